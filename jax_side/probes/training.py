@@ -15,7 +15,7 @@ from jax_side.probes.calls import CallRecorder, recorded
 from jax_side.probes.islands import lifted
 from jax_side.probes.model import JaxProbe
 from jax_side.probes.state import LiftedStep, view_of
-from parity.contract import Island, LossEvaluation, ModelProbe, StateView, StepBatch
+from parity.contract import Island, LossEvaluation, ModelProbe, Precision, StateView, StepBatch
 from parity.errors import SpecError
 
 __all__ = ["open_trainer"]
@@ -37,28 +37,37 @@ class JaxPort:
     def __init__(self, model: JaxProbe, functions: Mapping[str, Callable[..., Any]]) -> None:
         self.model = model
         self.functions = functions
-        self._programs: dict[tuple[str, str], Any] = {}
+        self._programs: dict[tuple[str, str, str], Any] = {}
         self.lifted = LiftedStep(functions["step"]) if "step" in functions else None
 
-    def loss(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> LossEvaluation:
+    def loss(
+        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64"
+    ) -> LossEvaluation:
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
+        batch = _narrowed(batch, precision)
         arrays = {name: one for name, one in batch.items() if isinstance(one, np.ndarray)}
         rest = {name: one for name, one in batch.items() if name not in arrays}
-        with self._wide("loss"):
-            held = {path: jnp.asarray(values[path], jnp.float64) for path in self.model.leaves}
-            program, plain, found = self._program(rest, arrays)
+        with self._wide("loss", precision):
+            held = {path: jnp.asarray(values[path], precision) for path in self.model.leaves}
+            program, plain, found = self._program(rest, arrays, precision)
             try:
                 (loss, (inputs, outputs)), grads = program(held, arrays)
             except jax.errors.JAXTypeError:  # it looks at values of the batch: they are constants of the program then
-                fixed = lifted(lambda held: plain(held, arrays), found)
+
+                def fixed(held: dict[str, Any]) -> Any:
+                    return plain(held, arrays)
+
+                fixed = lifted(fixed, found) if precision == "float64" else fixed
                 (loss, (inputs, outputs)), grads = jax.value_and_grad(fixed, has_aux=True)(held)
-        gradients = {path: np.asarray(one) for path, one in grads.items() if path not in self.model.statistics}
+        gradients = {
+            path: np.asarray(one, np.float64) for path, one in grads.items() if path not in self.model.statistics
+        }
         taken, shown = (tuple(np.asarray(one, np.float64) for one in arrays) for arrays in (inputs, outputs))
         return LossEvaluation(float(loss), gradients, shown, taken, tuple(found.values()))
 
-    def _program(self, rest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    def _program(self, rest: Mapping[str, Any], arrays: Mapping[str, Any], precision: Precision) -> Any:
         """Return the loss with its gradients, compiled and as it is; kept for batches of the same shapes."""
-        key = (repr(rest), repr({name: (one.shape, one.dtype) for name, one in arrays.items()}))
+        key = (precision, repr(rest), repr({name: (one.shape, one.dtype) for name, one in arrays.items()}))
         if key not in self._programs:
             found: dict[tuple[str, str], Island] = {}
 
@@ -71,16 +80,19 @@ class JaxPort:
                     raise SpecError("loss", f"{self.model.name}: expected a scalar, got {type(made).__name__}")
                 return made.reshape(()), seen()
 
-            graded = jax.jit(jax.value_and_grad(lifted(run, found), has_aux=True))
+            whole = lifted(run, found) if precision == "float64" else run
+            graded = jax.jit(jax.value_and_grad(whole, has_aux=True))
             self._programs[key] = (graded, run, found)
         return self._programs[key]
 
-    def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> JaxPortRun:
+    def begin(
+        self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False, precision: Precision = "float64"
+    ) -> JaxPortRun:
         """Begin a training; see `parity.contract.TrainerProbe`."""
-        with self._wide("start"):
-            model = self._model({path: jnp.asarray(values[path], jnp.float64) for path in self.model.leaves})
+        with self._wide("start", precision):
+            model = self._model({path: jnp.asarray(values[path], precision) for path in self.model.leaves})
             state = self.functions["start"](model)
-        return JaxPortRun(self, model, state, lift)
+        return JaxPortRun(self, model, state, lift, precision)
 
     def _model(self, held: Mapping[str, Any]) -> Any:
         """Return what the user's functions take, with these arrays, in the mode of training, that drops nothing."""
@@ -125,15 +137,15 @@ class JaxPort:
         return model, watch()
 
     @contextmanager
-    def _wide(self, what: str) -> Iterator[None]:
-        """Call the user's code in float64, with dropout of linen left out."""
+    def _wide(self, what: str, precision: Precision = "float64") -> Iterator[None]:
+        """Call the user's code, in float64 unless another type is said, with dropout of linen left out."""
         from flax import linen
 
         def intercept(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
             return args[0] if isinstance(context.module, linen.Dropout) else call(*args, **kwargs)
 
         try:
-            with jax.enable_x64(True), linen.intercept_methods(intercept):
+            with jax.enable_x64(precision == "float64"), linen.intercept_methods(intercept):
                 yield
         except SpecError:
             raise
@@ -145,14 +157,16 @@ class JaxPort:
 class JaxPortRun:
     """See `parity.contract.TrainingRun`."""
 
-    def __init__(self, trainer: JaxPort, model: Any, state: Any, lift: bool) -> None:
+    def __init__(self, trainer: JaxPort, model: Any, state: Any, lift: bool, precision: Precision) -> None:
         self.trainer, self.model, self.state, self.lift = trainer, model, state, lift
+        self.precision = precision
 
     def step(self, batch: StepBatch) -> float:
         """Make one update; see `parity.contract.TrainingRun`."""
         step: Any = self.trainer.lifted if self.lift else self.trainer.functions["step"]
-        with self.trainer._wide("step"):
-            made = step(self.state, dict(batch))
+        given = _narrowed(batch, self.precision)
+        with self.trainer._wide("step", self.precision):
+            made = step(self.state, given)
             if not isinstance(made, tuple) or len(made) != 2:
                 raise SpecError(
                     "step", f"of {self.trainer.model.name}: expected (state, loss), got {type(made).__name__}"
@@ -162,7 +176,7 @@ class JaxPortRun:
 
     def view(self) -> StateView:
         """Return a copy of the state; see `parity.contract.TrainingRun`."""
-        with jax.enable_x64(True):
+        with jax.enable_x64(self.precision == "float64"):
             return view_of(self.state, self.model)
 
 
@@ -176,3 +190,13 @@ def _arrays(value: Any) -> list[Any]:
 
 def _floats(value: Any) -> list[Any]:
     return [one for one in _arrays(value) if jnp.issubdtype(one.dtype, jnp.floating)]
+
+
+def _narrowed(batch: StepBatch, precision: Precision) -> dict[str, Any]:
+    """Return a batch whose float arrays are of a type; in float64 as it is."""
+
+    def narrow(one: Any) -> Any:
+        floats = isinstance(one, np.ndarray) and one.dtype.kind == "f"
+        return one.astype(jnp.dtype(precision)) if floats else one
+
+    return dict(batch) if precision == "float64" else {name: narrow(one) for name, one in batch.items()}

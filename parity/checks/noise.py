@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy by name
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ __all__ = [
     "envelope",
     "half_width",
     "one_ulp_away",
+    "rounded",
     "spread_of",
     "ulp",
     "widest",
@@ -86,6 +88,23 @@ def one_ulp_away(values: NDArray[Any], up: NDArray[np.bool_], precision: Precisi
     own: Precision = "float64" if values.dtype == np.float64 else "float32"
     unit = np.maximum(ulp(size, precision), ulp(size, own))
     return np.asarray(wide + np.where(up, 1.0, -1.0) * unit, values.dtype)
+
+
+def rounded(values: NDArray[Any], precision: Precision) -> NDArray[np.float64]:
+    """Return values rounded to a type, to nearest and ties to even, as float64 of the same shape.
+
+    Args:
+        values: Of any floating type and shape.
+        precision: The type.
+
+    Numerics: what is beyond the largest number of the type becomes infinite.
+
+    Example:
+        >>> rounded(np.array([1.0, 1.001]), "bfloat16").tolist()
+        [1.0, 1.0]
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(values).astype(np.dtype(precision)).astype(np.float64)
 
 
 def distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from parity.checks.proving import NAMES, STAGES, PortSource, prove_sources
 from parity.cli.options import local_path
 from parity.cli.parser import say
 from parity.cli.two_models import add_models, given_inputs
+from parity.contract import PRECISIONS
 from parity.errors import CheckpointError, SpecError
 from parity.results import EXIT_CODES
 from parity.storage import replace_file
@@ -42,7 +43,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="for the handover: a function of two folders that reads what the first's loop saved and writes what the "
         "second's resumes from",
     )
+    parser.add_argument(
+        "--back",
+        metavar="MODULE:NAME",
+        help="the same from the second to the first; with --convert, a run goes there and back",
+    )
     parser.add_argument("--steps", type=int, default=50, metavar="N", help="updates that are compared (50)")
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="float64",
+        help="a type in which the updates are looked at too, inside its measured envelope (float64: none)",
+    )
     parser.add_argument(
         "--until", choices=STAGES, metavar="STAGE", help=f"the last stage that is looked at: {', '.join(STAGES)}"
     )
@@ -64,7 +76,9 @@ def _run(options: argparse.Namespace) -> int:
         rules=options.rules,
         steps=options.steps,
         until=options.until,
+        precision=options.precision,
         convert=sides.named_object("--convert", options.convert) if options.convert else None,
+        back=sides.named_object("--back", options.back) if options.back else None,
     )
     if options.json:
         print(json.dumps(proof.as_json(), indent=1))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.contract.probe import Island, ModelProbe
+from parity.contract.trainer import Precision
 
 __all__ = ["LossEvaluation", "StateView", "StepBatch", "TrainerProbe", "TrainingRun"]
 
@@ -65,23 +66,29 @@ class TrainerProbe(Protocol):
 
     model: ModelProbe
 
-    def loss(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> LossEvaluation:
-        """Return the loss and its gradients in float64, in the mode of training, with the rates of dropout at zero.
+    def loss(
+        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64"
+    ) -> LossEvaluation:
+        """Return the loss and its gradients, in the mode of training, with the rates of dropout at zero.
 
         Args:
             values: Every leaf of the model, float64.
             batch: Float arrays are given as float64.
+            precision: As of `begin`; what is cast to a narrower type is computed in float64 in that alone.
 
         Raises:
             SpecError: The user's loss fails, or is no scalar.
         """
 
-    def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> TrainingRun:
-        """Begin a training in float64 from values of the model.
+    def begin(
+        self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False, precision: Precision = "float64"
+    ) -> TrainingRun:
+        """Begin a training from values of the model.
 
         Args:
             values: Every leaf of the model, float64.
             lift: Whether what is computed in a narrower type by a cast on the way to the loss is computed in float64.
+            precision: Type of every leaf, of the floats of each batch, and of what is made where no type is said.
 
         Raises:
             SpecError: The user's start fails.

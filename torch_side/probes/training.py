@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from parity.contract import LossEvaluation, ModelProbe, StateView, StepBatch
+from parity.contract import LossEvaluation, ModelProbe, Precision, StateView, StepBatch
 from parity.errors import SpecError
 from torch_side.probes.calls import arrays_in
 from torch_side.probes.islands import Islands
@@ -40,16 +41,18 @@ class TorchPort:
         self.functions = functions
         self._draws = 0
 
-    def loss(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> LossEvaluation:
+    def loss(
+        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64"
+    ) -> LossEvaluation:
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
-        module = self._module(values)
-        islands, seen = Islands(lift=True), list[Any]()
+        module = self._module(values, precision)
+        islands, seen = Islands(lift=precision == "float64"), list[Any]()
         handle = module.register_forward_hook(
             lambda _m, args, kwargs, made: seen.append(([*args, *kwargs.values()], made)), with_kwargs=True
         )
         try:
-            with self._wide("loss"), islands:
-                made = self.functions["loss"](module, dict(batch))
+            with self._wide("loss", getattr(torch, precision)), islands:
+                made = self.functions["loss"](module, _narrowed(batch, precision))
         finally:
             handle.remove()
         made = made[0] if isinstance(made, tuple) and made else made
@@ -67,14 +70,16 @@ class TorchPort:
         inputs = tuple(one.detach().double().numpy() for args, _ in seen for one in arrays_in(args))
         return LossEvaluation(float(made.detach()), gradients, outputs, inputs, islands.found)
 
-    def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> TorchPortRun:
+    def begin(
+        self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False, precision: Precision = "float64"
+    ) -> TorchPortRun:
         """Begin a training; see `parity.contract.TrainerProbe`."""
-        module = self._module(values)
-        with self._wide("start"):
+        module = self._module(values, precision)
+        with self._wide("start", getattr(torch, precision)):
             state = self.functions["start"](module)
-        return TorchPortRun(self, module, state, lift)
+        return TorchPortRun(self, module, state, lift, precision)
 
-    def _module(self, values: Mapping[str, NDArray[np.float64]]) -> nn.Module:
+    def _module(self, values: Mapping[str, NDArray[np.float64]], precision: Precision) -> nn.Module:
         """Return a copy of the model with these values, in the mode of training, that drops nothing."""
         module = copy.deepcopy(self.model.module)
         held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -87,15 +92,18 @@ class TorchPort:
                 one.p = 0.0
             elif isinstance(one, nn.MultiheadAttention | nn.RNNBase):
                 one.dropout = 0.0
+        if precision != "float64":  # NumPy has no bfloat16 that PyTorch takes: a batch is float32, its values rounded
+            dtype = getattr(torch, precision)
+            module.to(dtype).register_forward_pre_hook(partial(_cast_inputs, dtype), with_kwargs=True)
         return module
 
     @contextmanager
-    def _wide(self, what: str) -> Iterator[None]:
-        """Call the user's code with float64 as the default, and with other draws each time."""
+    def _wide(self, what: str, dtype: torch.dtype = torch.float64) -> Iterator[None]:
+        """Call the user's code with a type as the default, float64 unless said, and with other draws each time."""
         before = torch.get_default_dtype()
         self._draws += 1
         try:
-            torch.set_default_dtype(torch.float64)
+            torch.set_default_dtype(dtype)
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self._draws)
                 yield
@@ -111,17 +119,19 @@ class TorchPort:
 class TorchPortRun:
     """See `parity.contract.TrainingRun`."""
 
-    def __init__(self, trainer: TorchPort, module: nn.Module, state: Any, lift: bool) -> None:
+    def __init__(self, trainer: TorchPort, module: nn.Module, state: Any, lift: bool, precision: Precision) -> None:
         self.trainer, self.module, self.state, self.lift = trainer, module, state, lift
+        self.precision = precision
 
     def step(self, batch: StepBatch) -> float:
         """Make one update; see `parity.contract.TrainingRun`."""
-        with self.trainer._wide("step"):
+        given = _narrowed(batch, self.precision)
+        with self.trainer._wide("step", getattr(torch, self.precision)):
             if self.lift:
                 with Islands(lift=True, in_graph=True):
-                    made = self.trainer.functions["step"](self.state, dict(batch))
+                    made = self.trainer.functions["step"](self.state, given)
             else:
-                made = self.trainer.functions["step"](self.state, dict(batch))
+                made = self.trainer.functions["step"](self.state, given)
         if not isinstance(made, tuple) or len(made) != 2:
             raise SpecError(
                 "step", f"of {self.trainer.model.name}: expected (state, loss), got {type(made).__name__}"
@@ -132,3 +142,20 @@ class TorchPortRun:
     def view(self) -> StateView:
         """Return a copy of the state; see `parity.contract.TrainingRun`."""
         return view_of(self.state, self.module, list(self.trainer.model.leaves))
+
+
+def _cast_inputs(dtype: torch.dtype, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def cast(one: Any) -> Any:
+        return one.to(dtype) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
+
+    return tuple(cast(one) for one in args), {name: cast(one) for name, one in kwargs.items()}
+
+
+def _narrowed(batch: StepBatch, precision: Precision) -> dict[str, Any]:
+    """Return a batch whose float arrays are rounded to a type, as float32; in float64 as it is."""
+
+    def narrow(one: Any) -> Any:
+        floats = isinstance(one, np.ndarray) and one.dtype.kind == "f"
+        return torch.from_numpy(one).to(getattr(torch, precision)).float().numpy() if floats else one
+
+    return dict(batch) if precision == "float64" else {name: narrow(one) for name, one in batch.items()}

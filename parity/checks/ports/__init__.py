@@ -3,6 +3,7 @@
 Knows no RunSpec and no side: both are training functions with one mark per step, seen as `checks.running` sees them.
 """
 
+from parity.checks.ports.arrays import ARRAY_LIMIT
 from parity.checks.ports.assertions import (
     CrossingBrokenError,
     HandoverBrokenError,
@@ -13,10 +14,13 @@ from parity.checks.ports.assertions import (
 from parity.checks.ports.continued import hand_over
 from parity.checks.ports.converting import conversion
 from parity.checks.ports.handover import Convert, hands_over
+from parity.checks.ports.session import CLOSE
 from parity.checks.ports.twins import twins_agree
 from parity.mapping import Pair, PairRule
 
 __all__ = [
+    "ARRAY_LIMIT",
+    "CLOSE",
     "Convert",
     "CrossingBrokenError",
     "HandoverBrokenError",

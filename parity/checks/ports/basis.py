@@ -12,7 +12,7 @@ from parity.checks.ports.series import CURVES, NARROW_FIRST, Series, Trained
 from parity.checks.running import Compute, Trace
 from parity.mapping import Pair, PairRule, matching, pair_leaves, pair_slots, words_of
 
-__all__ = ["Basis", "build_basis", "different_counts", "different_settings"]
+__all__ = ["Basis", "Setting", "build_basis", "different_counts", "different_settings"]
 
 SLOTS = ("optimizer.", "ema")
 
@@ -45,6 +45,18 @@ class Basis:
     def right(self) -> list[str]:
         """Return the arrays of the port."""
         return [pair.b for pair in self.pairs]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A number that both sides have, that differs, and that may be the cause of what parts."""
+
+    component: str
+    path: str
+    other: str
+    """Its path on the other side."""
+    value: str
+    got: str
 
 
 def build_basis(a: Trained, b: Trained, at: tuple[Series, int], other: tuple[Series, int], rules: Sequence[PairRule],
@@ -116,15 +128,12 @@ def _curves(a: Trained, b: Trained) -> tuple[list[Curve], list[str]]:
     return found, notes
 
 
-def different_settings(a: Trained, b: Trained) -> list[tuple[str, str, str, str]]:
+def different_settings(a: Trained, b: Trained) -> list[Setting]:
     """Return hyperparameters of the optimizers that both sides have once and that differ.
 
     Args:
         a: The reference.
         b: Its port.
-
-    Returns:
-        Path, path on the other side, value, value on the other side.
 
     Numerics: compared as float32, in which Optax keeps them.
     """
@@ -133,7 +142,7 @@ def different_settings(a: Trained, b: Trained) -> list[tuple[str, str, str, str]
     for name in sorted(left.keys() & right.keys()):
         (path, one), (other, two) = left[name], right[name]
         if np.float32(one) != np.float32(two):
-            found.append((path, other, repr(one), repr(two)))
+            found.append(Setting("optimizer.hyperparameters", path, other, repr(one), repr(two)))
     return found
 
 
@@ -158,30 +167,38 @@ def _settings(trained: Trained) -> dict[str, tuple[str, float]]:
     return {name: next(iter(found)) for name, found in held.items() if len({value for _, value in found}) == 1}
 
 
-def different_counts(source: Trained, taken: Trace, step: int) -> list[tuple[str, str, str, str]]:
+def different_counts(source: Trained, taker: Trained, taken: Trace, step: int) -> list[Setting]:
     """Return counts of updates that a run which took over has and that the run before had nowhere.
 
     Args:
         source: The trainer that was killed.
+        taker: The one that took over.
         taken: The run that took over.
         step: Completed steps at the handover.
 
     Returns:
-        Path, path on the other side, values, value on the other side.
+        The first of the optimizer, or else of the schedule. A schedule may count one more than the other does:
+        PyTorch's counts its own start.
     """
     before = next(mark.snapshot for mark in source.reference.marks if mark.step == step)
-    held = {path: leaf.text for path, leaf in before.leaves.items() if leaf.component == "optimizer.step"}
-    counts = {_whole(text) for text in held.values()}
-    found = [
-        (next(iter(held)), path, ", ".join(sorted(map(str, counts))), leaf.text)
-        for path, leaf in taken.marks[0].snapshot.leaves.items()
-        if held and leaf.component == "optimizer.step" and _whole(leaf.text) not in counts
-    ]
-    return found[:1]
+    for component, ahead in (("optimizer.step", 0), ("schedule.step", 1)):
+        held = {path: count for path, leaf in before.leaves.items()
+                if leaf.component == component and path in source.changing
+                and (count := _whole(leaf.text)) is not None}  # fmt: skip
+        counts = set(held.values())
+        allowed = {count + more for count in counts for more in range(-ahead, ahead + 1)}
+        for path, leaf in taken.marks[0].snapshot.leaves.items():
+            count = _whole(leaf.text)
+            # what the loop has read and leaves lying, such as the file's own, stays as it is in every step
+            if held and leaf.component == component and path in taker.changing and count not in {*allowed, None}:
+                return [Setting(component, next(iter(held)), path, ", ".join(map(str, sorted(counts))), leaf.text)]
+    return []
 
 
-def _whole(text: str) -> int | str:
+def _whole(text: str) -> int | None:
+    """Return a count; None for what is no whole number, such as the text of a second name of something."""
     try:
-        return int(float(text))
+        value = float(text)
     except ValueError:
-        return text
+        return None
+    return int(value) if value.is_integer() else None

@@ -160,6 +160,5 @@ def _compare(
         judged = judge_pair(left, right, basis.pairs, basis.curves, noise, basis.precision, every)
         if judged.verdict != "broken":
             break
-    if counts := different_counts(a, again_b, start):
-        return sides.conclude(judged, basis, noise, settings=counts, component="optimizer.step"), basis
-    return sides.conclude(judged, basis, noise, settings=different_settings(a, b)), basis
+    found = different_counts(a, b, again_b, start) or different_settings(a, b)
+    return sides.conclude(judged, basis, noise, settings=found), basis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from parity.checks.ports.arrays import PortDifference, exact
 from parity.checks.ports.basis import Basis, build_basis, different_counts
 from parity.checks.ports.judge import Judged, judge_pair
-from parity.checks.ports.noise import Noise, measure_noise
+from parity.checks.ports.noise import Noise, TakenOver, measure_noise
 from parity.checks.ports.series import Series, Trained, kept_steps
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
 from parity.checks.progress import announce
@@ -140,17 +140,33 @@ def _judge(sides: Sides, parts: Sequence[_Taken], base: Series, rules: Sequence[
             suspects += suspects_of(unlike, sides, part.when, "at the handover")
             break
         every = [one for one in part.series.steps if one > step and one in set(base.steps)]
-        if noise is None:
-            rounds = measure_noise(((a, base, basis.left),), base.kept(basis.left), basis.precision, seeds)
-            noise = list(rounds)[-1]
-        found = judge_pair(base, part.series, of.pairs, of.curves, noise, basis.precision, every)
-        settings = different_counts(part.source, part.trace, step)
-        judged = sides.conclude(_worse(judged, found), of, noise, settings=settings, component="optimizer.step")
+        known = [noise] if noise is not None else _noise(sides, parts[0], base, basis, seeds)
+        for noise in known:
+            found = judge_pair(base, part.series, of.pairs, of.curves, noise, basis.precision, every)
+            if found.verdict != "broken" and noise.sides:
+                break
+        assert noise is not None
+        counts = different_counts(part.source, part.trained, part.trace, step)
+        judged = sides.conclude(_worse(judged, found), of, noise, settings=counts)
         suspects += suspects_of(found.differences, sides, part.when)
         if judged.verdict != "holds":
             break
     judged.compared = max(judged.compared, 1)
     return judged, basis, suspects, taken
+
+
+def _noise(sides: Sides, part: _Taken, base: Series, basis: Basis, seeds: int | None) -> Iterator[Noise]:
+    """Measure the noise of the first trainer or, where none of its parameters can be written, of the other."""
+    kept, noise = base.kept(basis.left), Noise()
+    for noise in measure_noise(((sides.a, base, basis.left),), kept, basis.precision, seeds):
+        if noise.sides:
+            yield noise
+    if noise.sides:
+        return
+    other = TakenOver(part.trained, part.trained.root / f"converted-{part.when}")
+    for second in measure_noise(((other, part.series, basis.right),), kept, basis.precision, seeds):
+        second.unmoved = tuple(dict.fromkeys((*noise.unmoved, *second.unmoved)))
+        yield second
 
 
 def _another_step(part: _Taken, pairs: Sequence[Pair], step: int) -> list[PortDifference]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from parity.checks.noise import SEEDS, spread_of
 from parity.checks.ports.series import Series, Trained
 from parity.checks.progress import tell
-from parity.checks.running import Compute, Nudge, SameThreadExecutor, Trace
+from parity.checks.running import Compute, Nudge, Runner, SameThreadExecutor, Trace, copy_folder
 
-__all__ = ["DIVERGED", "FLOAT64_SEEDS", "Noise", "measure_noise"]
+__all__ = ["DIVERGED", "FLOAT64_SEEDS", "Noise", "TakenOver", "measure_noise"]
 
 FLOAT64_SEEDS = 4
 """Nudged runs of each side in float64: they only have to show that noise stays far below the limit."""
@@ -59,8 +60,38 @@ class Noise:
         return max((width for one, width in found.items() if one <= until), default=0.0)
 
 
+@dataclass(frozen=True)
+class TakenOver:
+    """A trainer whose runs begin from what a conversion made, so that one unit moves what it took over."""
+
+    trained: Trained
+    folder: Path
+    """What was converted; each run gets a copy."""
+
+    @property
+    def name(self) -> str:
+        """Return what it is called in messages."""
+        return self.trained.name
+
+    @property
+    def runner(self) -> Runner:
+        """Return what runs it."""
+        return self.trained.runner
+
+    @property
+    def numbers(self) -> list[str]:
+        """Return its curves."""
+        return self.trained.numbers
+
+    def series(self, name: str, paths: Sequence[str], steps: Sequence[int], *, nudge: Nudge) -> tuple[Series, Trace]:
+        """Run once from a copy of the folder and keep values; see `Trained.series`."""
+        run = self.trained.root / f"taken-{name}"
+        copy_folder(self.folder, run)
+        return self.trained.series(run.name, paths, steps, folder=run, nudge=nudge)
+
+
 def measure_noise(
-    sides: Sequence[tuple[Trained, Series, Sequence[str]]], steps: Sequence[int], precision: Compute,
+    sides: Sequence[tuple[Trained | TakenOver, Series, Sequence[str]]], steps: Sequence[int], precision: Compute,
     seeds: int | None,
 ) -> Iterator[Noise]:  # fmt: skip
     """Run each side with nudged starts and show how far that moves it, each time after as many runs as before.
@@ -91,7 +122,9 @@ def measure_noise(
         tell()
 
 
-def _add(noise: Noise, trained: Trained, base: Series, paths: Sequence[str], runs: Iterable[Series]) -> None:
+def _add(
+    noise: Noise, trained: Trained | TakenOver, base: Series, paths: Sequence[str], runs: Iterable[Series]
+) -> None:
     nudged = False
     for moved in runs:
         _take(noise, base, moved, paths, trained.numbers)
@@ -104,7 +137,7 @@ def _add(noise: Noise, trained: Trained, base: Series, paths: Sequence[str], run
 
 
 def _nudged(
-    trained: Trained, paths: Sequence[str], steps: Sequence[int], precision: Compute, seeds: range
+    trained: Trained | TakenOver, paths: Sequence[str], steps: Sequence[int], precision: Compute, seeds: range
 ) -> Iterator[Series]:
     """Run with nudged starts, none where the first run cannot be; of processes, the first alone and then several."""
 

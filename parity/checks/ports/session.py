@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parity.checks.ports.arrays import PortDifference
-from parity.checks.ports.basis import Basis
+from parity.checks.ports.basis import Basis, Setting
 from parity.checks.ports.judge import Judged
 from parity.checks.ports.noise import DIVERGED, Noise
 from parity.checks.ports.series import Trained
@@ -19,7 +19,7 @@ from parity.checks.running import RunMode, Train, open_workdir, runner_of
 from parity.errors import SpecError
 from parity.results import Crossing, Suspect
 
-__all__ = ["Sides", "advise_port", "crossing", "open_sides", "suspects_of"]
+__all__ = ["CLOSE", "Sides", "advise_port", "crossing", "open_sides", "suspects_of"]
 
 CLOSE = 10.0
 """Multiple of the envelope below which a difference may be one of precision."""
@@ -68,16 +68,14 @@ class Sides:
         """Return what both are called."""
         return self.a.name, self.b.name
 
-    def conclude(self, judged: Judged, basis: Basis, noise: Noise, settings: Sequence[tuple[str, str, str, str]] = (),
-                 component: str = "optimizer.hyperparameters") -> Judged:  # fmt: skip
+    def conclude(self, judged: Judged, basis: Basis, noise: Noise, settings: Sequence[Setting] = ()) -> Judged:
         """Add to a verdict what it rests on, and take a pass back that rests on nothing.
 
         Args:
             judged: What the curves and arrays showed.
             basis: What was compared with what.
             noise: The measured noise.
-            settings: Path, other path, value and other value of what differs and may be the cause.
-            component: What those are.
+            settings: Numbers that differ and may be the cause.
         """
         if judged.verdict == "broken" and judged.differences[0].component != "data.batch":
             batch = self._other_batch()
@@ -85,16 +83,16 @@ class Sides:
             if batch is not None and batch.step <= first:
                 judged.differences.insert(0, batch)
             judged.differences[:0] = [
-                PortDifference(component, path, other, first, one, two, float("inf"))
-                for path, other, one, two in settings
+                PortDifference(one.component, one.path, one.other, first, one.value, one.got, float("inf"))
+                for one in settings
                 if judged.differences[0].component.startswith(("optimizer", "model.params"))
             ]
         judged.notes += basis.notes
         if judged.verdict == "broken" and judged.multiple is not None and judged.multiple < CLOSE:
             judged.notes.append(NEAR)
         if noise.unmoved:
-            judged.notes.append(f"noise was not measured on {', '.join(noise.unmoved)}: its parameters cannot be "
-                                "written in place")  # fmt: skip
+            said = f"noise was not measured on {', '.join(noise.unmoved)}: its parameters cannot be written in place"
+            judged.notes += [] if said in judged.notes else [said]
         if judged.verdict == "holds" and (doubt := self._doubt(basis, noise)):
             judged.verdict = "inconclusive"
             judged.notes.append(doubt)

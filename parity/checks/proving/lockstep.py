@@ -18,7 +18,7 @@ from parity.checks.proving.sources import PortTrainer
 from parity.contract import StateView
 from parity.errors import SpecError
 
-__all__ = ["MODEL", "Lane", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
+__all__ = ["AHEAD", "MODEL", "Lane", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
 
 LeafSlots = Mapping[str, Mapping[str, NDArray[np.float64]]]
 

@@ -11,7 +11,8 @@ from parity.checks.ports import Convert
 from parity.checks.proving.opened import sources_of
 from parity.checks.proving.sources import PortSource
 from parity.checks.proving.stages import Proving
-from parity.checks.proving.verdict import STAGES, PortProof
+from parity.checks.proving.verdict import COMPUTED, STAGES, PortProof
+from parity.contract import PRECISIONS, Precision
 from parity.errors import SpecError, UnknownNameError
 from parity.mapping import LeafRule
 
@@ -36,7 +37,8 @@ PortBrokenError.__module__ = "parity"
 def prove_port(
     *, torch: Any = None, jax: Any = None, inputs: object = None, rules: Path | Sequence[LeafRule] | None = None,
     torch_args: Any = (), jax_args: Any = (), names: Mapping[str, str] | None = None, steps: int = 50,
-    until: str | None = None, convert: Convert | None = None,
+    until: str | None = None, convert: Convert | None = None, back: Convert | None = None,
+    precision: Precision = "float64",
 ) -> PortProof:  # fmt: skip
     """Return whether a port trains as its trainer does: model, loss, gradients, updates, resume and handover.
 
@@ -53,6 +55,11 @@ def prove_port(
         until: The last stage that is looked at (`parity.checks.proving.STAGES`); by default all.
         convert: Called as `convert(source, target)` with two folders, for the handover: reads what `train` of the
             first saved, and writes what `train` of the second resumes from.
+        back: The same from the second to the first. With both, a run goes there and back; with this alone, one of
+            the second goes on in the first.
+        precision: A narrower type in which the updates are looked at too, inside the envelope that one unit in its
+            last place spans on both sides. What parts in float64 and is inside that envelope is hidden: the verdict
+            is `inconclusive` then.
 
     Returns:
         The verdict: `holds`, `broken` at the first stage that parts, with its cause, or `inconclusive` where a stage
@@ -66,27 +73,37 @@ def prove_port(
     the last place of the start moves it.
     """
     first, second = sources_of({"torch": (torch, torch_args), "jax": (jax, jax_args)}, names or {})
-    return prove_sources(first, second, inputs=inputs, rules=rules, steps=steps, until=until, convert=convert)
+    return prove_sources(first, second, inputs=inputs, rules=rules, steps=steps, until=until, convert=convert,
+                         back=back, precision=precision)  # fmt: skip
 
 
 def prove_sources(
     first: PortSource, second: PortSource, *, inputs: object = None, rules: Path | Sequence[LeafRule] | None = None,
-    steps: int = 50, until: str | None = None, convert: Convert | None = None,
+    steps: int = 50, until: str | None = None, convert: Convert | None = None, back: Convert | None = None,
+    precision: Precision = "float64",
 ) -> PortProof:  # fmt: skip
     """Return the verdict on two trainers; see `prove_port`."""
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 2:
         raise SpecError("steps", f"must be a whole number of at least 2, got {steps!r}")
     if until is not None and until not in STAGES:
         raise UnknownNameError("stage", until, STAGES)
-    began = time.perf_counter()
+    if precision not in PRECISIONS:
+        raise UnknownNameError("precision", precision, PRECISIONS)
     last = until or STAGES[-1]
-    proving = Proving(first, second, inputs, rules, steps, convert, last)
+    if precision != "float64" and STAGES.index(last) < STAGES.index("update"):
+        raise SpecError("precision", f"{precision} is judged by updates: give until='update' or a later stage, got "
+                        f"{last!r}")  # fmt: skip
+    began = time.perf_counter()
+    proving = Proving(first, second, inputs, rules, steps, convert, back, last)
     for name in STAGES[: STAGES.index(last) + 1]:
         proving.look_at(name)
         if proving.stages and proving.stages[-1].verdict == "broken":
             break
+    parted = next((one for one in proving.stages if one.verdict == "broken"), None)
+    looked = precision != "float64" and (parted is None or parted.name in COMPUTED)
     return PortProof(
         (first.name, second.name), tuple(proving.stages), steps=steps, until=last, notes=tuple(proving.notes),
+        narrow=proving.in_precision(precision) if looked else None, precision=precision,
         rules=proving.rules_text, figures=dict(proving.figures), seconds=time.perf_counter() - began,
     )  # fmt: skip
 

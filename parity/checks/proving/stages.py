@@ -11,14 +11,17 @@ from parity.checks.progress import tell
 from parity.checks.proving.batches import compare_batches
 from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
 from parity.checks.proving.initial import compare_starts
+from parity.checks.proving.lockstep import AHEAD
 from parity.checks.proving.loss_causes import loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
+from parity.checks.proving.narrow import hidden, judge_narrow, of_rounding
 from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
 from parity.checks.proving.trained import handover_stage, resume_stage
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
 from parity.checks.proving.verdict import STAGES, PortStage
 from parity.checks.proving.walk import TwoWalks, scaled, still
+from parity.contract import Precision
 from parity.mapping import LeafRule
 
 __all__ = ["Proving"]
@@ -49,21 +52,24 @@ class Proving:
         rules: Which leaf is which; None for what is proposed.
         steps: Updates that are compared.
         convert: Takes what the trainer saved to what the port resumes from; None where there is none.
+        back: The same from the port to the trainer.
         until: The last stage that will be looked at: what only later ones need is not asked for.
     """
 
     def __init__(
         self, first: PortSource, second: PortSource, inputs: object, rules: Path | Sequence[LeafRule] | None,
-        steps: int, convert: Convert | None = None, until: str = STAGES[-1],
+        steps: int, convert: Convert | None = None, back: Convert | None = None, until: str = STAGES[-1],
     ) -> None:  # fmt: skip
         self.first, self.second, self.inputs, self.rules, self.steps = first, second, inputs, rules, steps
-        self.convert, self.until = convert, until
+        self.convert, self.back, self.until = convert, back, until
         self.stages: list[PortStage] = []
         self.notes: list[str] = []
         self.figures: dict[str, float] = {}
         self.rules_text = ""
         self.trainers: tuple[PortTrainer, PortTrainer] | None = None
         self.pairing: Pairing | None = None
+        self.unproven: Pairing | None = None
+        """The map under which the models part, if it is one: what a narrower type is looked at with."""
         self.walked: TwoWalks | None = None
         self.losses: list[LossPair] = []
         self.told = ""
@@ -128,6 +134,10 @@ class Proving:
         lines = mapped.text().splitlines()
         if mapped.verdict != "broken":
             return PortStage("forward", "inconclusive", lines[0], lines=tuple(lines[1:6]))
+        rows = mapped.found.rows if mapped.found is not None else ()
+        placements, missing = placed(subjects, [row.rule for row in rows if row.rule] or list(mapped.rules))
+        if not missing:
+            self.unproven = Pairing(subjects, placements)
         parting = parting_of(subjects, self.rules, mapped.found)
         said = next((line for line in lines[1:] if not line.startswith("unsure")), lines[0])
         more = [line.strip() for line in parting.text().splitlines()[:6]] if parting.what else []
@@ -232,11 +242,39 @@ class Proving:
         return PortStage("initial values", "broken", f"{len(unlike)} of {count} leaves begin otherwise", cause,
                          tuple(shown[:5]))  # fmt: skip
 
+    def in_precision(self, precision: Precision) -> PortStage:
+        """Return what is found in a narrower type: equal within its envelope, parted, or hidden by it."""
+        name = f"in {precision}"
+        pairing = self.pairing or self.unproven
+        if pairing is None or self.trainers is None:
+            return PortStage(name, "inconclusive", UNMAPPED)
+        both = (self.first, self.second)
+        if any(one.get(word) is None for one in both for word in ("batch", "loss", "start", "step")):
+            return PortStage(name, "inconclusive", "batch, loss, start and step of both are needed")
+        values = dict(pairing.subjects.first.leaves)
+        found = judge_narrow(pairing, *self.trainers, values, max(self.steps, AHEAD), precision)
+        parted = next((one for one in self.stages if one.verdict == "broken"), None)
+        if parted is not None:
+            if parted.name == "forward" and found.verdict == "holds" and not self._is_seen_by_loss(pairing):
+                said = f"neither loss nor updates show what parts at forward: nothing is said of {precision}"
+                return PortStage(name, "broken", said)
+            return hidden(parted, found, precision) if found.verdict == "holds" else found
+        return of_rounding(found, precision) if found.verdict == "broken" else found
+
+    def _is_seen_by_loss(self, pairing: Pairing) -> bool:
+        """Return whether what parts of the models reaches the loss: a type that hides it was looked at then."""
+        assert self.trainers is not None
+        if any(one.get("loss") is None for one in (self.first, self.second)):
+            return False
+        pair = evaluate_losses(pairing, *self.trainers, other_values(pairing, 41), 1)
+        gap, limit = loss_gap(pair)
+        return gap > limit or bool(gradient_gaps(pair)[0])
+
     def _resume(self) -> PortStage:
         return resume_stage(self.first, self.second)
 
     def _handover(self) -> PortStage:
-        return handover_stage(self.first, self.second, self.convert)
+        return handover_stage(self.first, self.second, self.convert, self.back)
 
     def _parted(self, walk: TwoWalks, name: str) -> PortStage:
         if walk.what == "loss":

@@ -41,26 +41,35 @@ def resume_stage(first: PortSource, second: PortSource) -> PortStage:
     return PortStage("resume", "holds", f"{' and '.join(said)}, bit for bit, in this process")
 
 
-def handover_stage(first: PortSource, second: PortSource, convert: Convert | None) -> PortStage:
-    """Return whether a run of the trainer continues in the port.
+def handover_stage(
+    first: PortSource, second: PortSource, convert: Convert | None, back: Convert | None = None
+) -> PortStage:
+    """Return whether a run of the one continues in the other.
 
     Args:
         first: The trainer.
         second: Its port.
-        convert: Takes the folder of the one to that of the other; None where the user gave none.
+        convert: Takes the folder of the trainer to that of the port; None where the user gave none.
+        back: Takes the folder of the port to that of the trainer. With both, a run goes there and back.
     """
-    if convert is None:
-        said = "no conversion was given: --convert MODULE:NAME, a function of the trainer's folder and the port's"
+    if convert is None and back is None:
+        said = ("no conversion was given: --convert MODULE:NAME, a function of the trainer's folder and the port's; "
+                "--back MODULE:NAME for the other direction")  # fmt: skip
         return PortStage("handover", "inconclusive", said)
+    one, other, way, again = (first, second, convert, back) if convert is not None else (second, first, back, None)
+    assert way is not None
+    trains = one.get("train"), other.get("train")
     try:
-        found = hands_over(first.get("train"), second.get("train"), convert=convert, steps=STEPS, mode="inline")
+        found = hands_over(*trains, convert=way, back=again, steps=STEPS, mode="inline")
     except ParityError as error:
         return PortStage("handover", "inconclusive", str(error).splitlines()[0])
     if found.verdict == "broken":
         return PortStage("handover", "broken", found.text().splitlines()[0], _first(found.suspects))
     if found.verdict != "holds":
         return PortStage("handover", "inconclusive", "; ".join(found.notes[:2]))
-    return PortStage("handover", "holds", f"at step {found.handovers[0]} of {STEPS}: {found.pairs} arrays taken over")
+    at = f"at step{'s' * (len(found.handovers) > 1)} {' and '.join(map(str, found.handovers))} of {STEPS}"
+    whose = f"from {one.name} to {other.name}{' and back' if again is not None else ''}"
+    return PortStage("handover", "holds", f"{whose}, {at}: {found.pairs} arrays taken over")
 
 
 def _first(suspects: Sequence[Suspect]) -> str:

@@ -9,11 +9,15 @@ from typing import Any
 
 from parity.results import Verdict
 
-__all__ = ["STAGES", "PortProof", "PortStage"]
+__all__ = ["COMPUTED", "STAGES", "PortProof", "PortStage"]
 
 STAGES = ("interface", "batches", "forward", "loss", "gradients", "update", "steps", "initial values", "resume",
           "handover")  # fmt: skip
 """In this order; the first that parts is the last that is looked at."""
+
+
+COMPUTED = ("forward", "loss", "gradients", "update", "steps")
+"""Stages whose values are rounded: what parts there in float64 can be hidden by the rounding of a narrower type."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class PortStage:
     """What values tell of why it parts; empty where nothing that is known makes both."""
     lines: tuple[str, ...] = ()
     """Further lines: what else parts, what was seen beside it."""
+    multiple: float | None = None
+    """Of the measured envelope, below float64."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class PortProof:
     trainers: tuple[str, str]
     stages: tuple[PortStage, ...]
     precision: str = "float64"
+    """The narrowest type that was looked at."""
     steps: int = 50
     until: str = STAGES[-1]
     """The last stage that was asked for."""
@@ -46,17 +53,25 @@ class PortProof:
     """The proven map as RULES.toml; empty where there is none."""
     figures: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    narrow: PortStage | None = None
+    """What was found in a type narrower than float64: `inconclusive` where its envelope hides what float64 shows."""
 
     @property
     def verdict(self) -> Verdict:
         """Return `holds` where every stage that was asked for does, `broken` where one parts."""
         found = [one.verdict for one in self.stages]
+        if self.narrow is not None:
+            # what parts in float64 and is hidden here is not shown at this precision, and is not equal either
+            found = [self.narrow.verdict, *(one for one in found if one != "broken")]
         return "broken" if "broken" in found else "inconclusive" if "inconclusive" in found else "holds"
 
     @property
     def parted(self) -> PortStage | None:
         """Return the stage that parts."""
-        return next((one for one in self.stages if one.verdict == "broken"), None)
+        return next((one for one in (*self.stages, *self._narrow()) if one.verdict == "broken"), None)
+
+    def _narrow(self) -> tuple[PortStage, ...]:
+        return () if self.narrow is None else (self.narrow,)
 
     @property
     def cause(self) -> str:
@@ -68,15 +83,16 @@ class PortProof:
         names = f"{self.trainers[0]} and {self.trainers[1]}"
         held = [one.name for one in self.stages if one.verdict == "holds"]
         limit = "" if self.until == STAGES[-1] else f", as far as {self.until}"
+        limit += "" if self.narrow is None else f", {self.narrow.name}"
         if self.verdict == "holds":
             lines = [f"the port holds{limit}: {names}"]
-        elif self.parted is not None:
+        elif self.verdict == "broken" and self.parted is not None:
             lines = [f"the port does not hold: {names} part at {self.parted.name}"]
         else:
             lines = [f"inconclusive{limit}: {names}"]
         if self.cause:
             lines.append(f"likely cause: {self.cause}")
-        for one in self.stages:
+        for one in (*self.stages, *self._narrow()):
             word = {"holds": "equal", "broken": "PARTS"}.get(one.verdict, "not seen")
             lines.append(f"  {one.name:<14} {word:<8} {one.said}")
             lines += [f"  {'':<14} {'':<8} {line}" for line in one.lines]
@@ -94,6 +110,7 @@ class PortProof:
         return {
             "trainers": self.trainers, "verdict": self.verdict, "cause": self.cause,
             "parted": None if self.parted is None else self.parted.name, "precision": self.precision,
+            "narrow": None if self.narrow is None else dataclasses.asdict(self.narrow),
             "steps": self.steps, "until": self.until, "stages": stages, "figures": dict(self.figures),
             "notes": self.notes, "rules": self.rules, "seconds": self.seconds,
         }  # fmt: skip
