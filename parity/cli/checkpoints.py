@@ -36,6 +36,7 @@ from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, v
 from parity.cli.homes import Home, find_home, hash_of_run, home_of
 from parity.cli.options import count, local_path, number, on_disk, place, word_or_step
 from parity.cli.stored import print_stored_path, verify_stored
+from parity.convert import with_checksums
 from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
 from parity.formats import steps_of
 from parity.policy import RANGES
@@ -131,7 +132,7 @@ def _verify(options: argparse.Namespace) -> int:
     console = open_console(sys.stdout)
     path = options.path
     if path.is_file() and os.path.lexists(seal_beside(path)):
-        result = verify_file(path)
+        result = with_checksums(verify_file(path))
         _print_verified(console, result)
         return _code([result])
     if path.name == "checkpoints" and find_home(path.parent) is not None:
@@ -149,7 +150,7 @@ def _verify(options: argparse.Namespace) -> int:
     results = []
     for target in targets:
         before = identity(target)
-        result = verify(target, expected)
+        result = with_checksums(verify(target, expected))
         if not result.whole and before is not None and identity(target) != before:
             what = "removed or replaced while it was read, by a process that saves there"
             gone = f"       {clean(name_of(target))}: {what}"
@@ -181,7 +182,7 @@ def _verify_steps(console: Console, steps: list[Path]) -> int:
     codes = set()
     for step in steps:
         if os.path.lexists(step / FILE) or (step.is_file() and os.path.lexists(seal_beside(step))):
-            result = verify_file(step) if step.is_file() else verify(step)
+            result = with_checksums(verify_file(step) if step.is_file() else verify(step))
             _print_verified(console, result)
             codes.add(_code([result]))
             continue

@@ -6,6 +6,7 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 from parity.convert.aligning import aligned
 from parity.convert.assigning import parts_of
 from parity.convert.background_sealing import Sealing, seal
+from parity.convert.checksums import with_checksums
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
 from parity.convert.components import COMPONENTS, Part, component_of_key
@@ -83,6 +84,7 @@ __all__ = [
     "seal_stored",
     "to_jax",
     "to_torch",
+    "with_checksums",
     "without_document",
     "writer_of",
 ]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, seal_beside, verify, verify_file
+from parity.convert.checksums import ChecksumsBeside, with_checksums
 from parity.convert.digesting import Digests
 from parity.convert.drafts import draft_of, require_free
 from parity.convert.ledger import Action, Entry, Ledger
@@ -52,7 +53,8 @@ def convert(
     """Convert a checkpoint; what is refused is in the ledger, and then nothing is written.
 
     Args:
-        source: The checkpoint; it is only read. Where it has a seal, every byte is compared with it first.
+        source: The checkpoint; it is only read. Where it has a seal, every byte is compared with it first; else with
+            the checksums that its format has.
         target: A path that does not exist.
         writer: Of the format that is wanted.
         options: What was asked for.
@@ -79,11 +81,11 @@ def convert(
         [('w', 'copied')] True
     """
     require_free(target)
-    _require_whole(source)
+    proven = _require_whole(source)
     ledger = Ledger()
     opened = _require_state(open_any(source))
     if opened.path != source:  # a step of the directory that was given: its seal lies in it
-        _require_whole(opened.path)
+        proven = _require_whole(opened.path)
     ledger.notes += opened.notes
     opened = _with_parts(_with_keys(opened, options.keys, ledger), options, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
@@ -95,6 +97,7 @@ def convert(
         return ledger
     _note_keys(tree, writer, ledger)
     _require_room(target, tree, writer)
+    checksums = None if proven else ChecksumsBeside(opened)
     with draft_of(target) as draft, Digests() as digests:
         _write(writer, map_leaves(tree, digests.watch), draft.path, digests, source)
         if writer.format == HUGGING_FACE.format and opened.path.is_dir():
@@ -106,6 +109,8 @@ def convert(
             writer,
             lambda: require_same(tree, digests, lambda: writer.read(draft.path), target),
         )
+        if checksums is not None:
+            checksums.require_none()
         seal = Seal(
             step=_step(tree),
             metric=None,
@@ -236,17 +241,25 @@ def _params(opened: Source, family: str) -> tuple[Tree, Tree]:
     return kept, without(tree, state.model_at) if state.model_at else {}
 
 
-def _require_whole(source: Path) -> None:
-    """Compare a source that has a seal with it, to the last byte: damage must not be sealed anew as whole."""
+def _require_whole(source: Path) -> bool:
+    """Compare a source that has a seal with it, to the last byte: damage must not be sealed anew as whole.
+
+    Returns:
+        Whether it has a seal, and so was compared.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
     if source.is_dir() and os.path.lexists(source / FILE):
-        found = verify(source)
+        found = with_checksums(verify(source))
     elif source.is_file() and os.path.lexists(seal_beside(source)):
-        found = verify_file(source)
+        found = with_checksums(verify_file(source))
     else:
-        return
+        return False
     if not found.whole:
         name, problem = describe(found.faults)[0]
         raise CheckpointError(f"{source} is damaged: {name} {problem}; nothing was converted")
+    return True
 
 
 def _require_room(target: Path, tree: Tree, writer: Writer) -> None:

@@ -174,6 +174,7 @@ def _source(path: Path, tree: Tree, detail: str, found: _ItemNotes) -> Source:
         detail=detail,
         verify=verify,
         checked="the form of every chunk",
+        found_by_reading=True,
         unproven=UNPROVEN,
     )
 

@@ -75,6 +75,8 @@ class Source:
     """What nothing in the format can prove, as a phrase."""
     divided: str = ""
     """Why leaves are no whole ones, as a phrase: such a checkpoint is read and sealed, and not converted."""
+    found_by_reading: bool = False
+    """Whether reading every array finds all that `verify` does."""
     notes: tuple[str, ...] = ()
     """What of it is read as something else than it was saved as, as sentences."""
 

@@ -73,14 +73,17 @@ def open_foreign(path: Path) -> Source:
     return known.open(path)
 
 
-def read_foreign(form: TreeForm, source: Source, request: RestoreRequest, *, sealed: bool) -> Pending:
+def read_foreign(
+    form: TreeForm, source: Source, request: RestoreRequest, *, sealed: bool, as_saved: bool = False
+) -> Pending:
     """Read what a template needs of a checkpoint of another tool.
 
     Args:
         form: The framework's part, which takes over the arrays.
         source: The opened checkpoint.
         request: The template, and what may differ from it; without a template, all of the tree is read.
-        sealed: Whether every byte was compared with a seal; else what the format itself can prove is checked.
+        sealed: Whether every byte was compared with a seal; else that there is none is said of what was read.
+        as_saved: Whether that seal was made as it was saved; else what the format itself can prove is checked.
 
     Returns:
         What was read, its `unproven` what nothing proves.
@@ -90,7 +93,7 @@ def read_foreign(form: TreeForm, source: Source, request: RestoreRequest, *, sea
         CheckpointError: It cannot be read, does not fit the template, or holds an object that only code could rebuild
             where no template leaves it out; names each leaf.
     """
-    if not sealed and (faults := source.faults()):
+    if not as_saved and (faults := source.faults()):
         raise DamagedError(f"{source.path} is damaged:", faults)
     keys = _key_types(source.path)
     stored = _typed(walk(source.tree, _open), keys)

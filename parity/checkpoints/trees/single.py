@@ -130,13 +130,14 @@ def restore_tree(form: TreeForm, path: str | os.PathLike[str], request: RestoreR
 def _restored(form: TreeForm, target: Path, request: RestoreRequest) -> RestoredTree:
     if not os.path.lexists(target / FILE):
         seal = seal_of_file(target)
-        pending = read_foreign(form, open_foreign(target), request, sealed=seal is not None)
+        as_saved = seal is not None and not seal.foreign
+        pending = read_foreign(form, open_foreign(target), request, sealed=seal is not None, as_saved=as_saved)
         return pending.finish()
     seal = require_verified(target)
     if seal.spec_hash not in (LONE, TREES):
         raise CheckpointError(f"{target} is a checkpoint of a run, and no tree that was saved; load_model reads it")
     if not is_described(target):  # a conversion
-        pending = read_foreign(form, open_foreign(target), request, sealed=True)
+        pending = read_foreign(form, open_foreign(target), request, sealed=True, as_saved=not seal.foreign)
     elif seal.side != form.side:
         raise CheckpointError(
             f"{target} was saved by the side {seal.side!r}; {form.side!r} cannot read it: `parity convert` turns the "
