@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from parity.formats import Box
 from parity.spec import MESH_AXES
+from torch_side.formats.dtensors import box_of
 from torch_side.mesh import Mesh
 
 __all__ = ["Held", "cut", "gathered", "map_parts", "part_of", "tensors_of"]
@@ -36,24 +37,20 @@ class Held:
 
 def part_of(number: int, shape: tuple[int, ...], p: nn.Parameter, mesh: Mesh) -> Held:
     """Return the part of a parameter that is here; `model` split it before `fsdp` did."""
-    box, split = [(0, size) for size in shape], []
+    box, split = tuple((0, size) for size in shape), []
     if isinstance(p, DTensor):
+        here = box_of(p)
+        assert here is not None, f"{shape}: this process is not in {p.device_mesh}"
+        box = here
         placed: Mapping[str, Any] = dict(zip(p.device_mesh.mesh_dim_names or (), p.placements, strict=True))
-        for axis in reversed(MESH_AXES):
-            dim = getattr(placed.get(axis), "dim", None)  # of Shard, and of _StridedShard, which is none (torch 2.13)
-            if dim is not None:
-                low, high = box[dim]
-                each = -(-(high - low) // mesh.size(axis))  # as torch.chunk: the last ones may be smaller, or empty
-                first = min(low + each * mesh.at(axis), high)
-                box[dim] = (first, min(first + each, high))
-                split.append(axis)
+        # of Shard, and of _StridedShard, which is none (torch 2.13)
+        split = [axis for axis in reversed(MESH_AXES) if getattr(placed.get(axis), "dim", None) is not None]
     local = nn.Parameter(p.to_local().detach()) if isinstance(p, DTensor) else p
-    assert tuple(local.shape) == tuple(high - low for low, high in box), f"{shape}: {tuple(local.shape)} at {box}"
     same = [axis for axis in MESH_AXES if axis not in split]
     holders, own = 1, 0
     for axis in same:
         holders, own = holders * mesh.size(axis), own * mesh.size(axis) + mesh.at(axis)
-    return Held(shape, tuple(box), local, tuple(split), number % holders == own)
+    return Held(shape, box, local, tuple(split), number % holders == own)
 
 
 def map_parts(

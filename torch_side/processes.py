@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from parity.contract import Place
 from parity.errors import SpecError
 from parity.spec import RunSpec
+from torch_side.formats.group import gather_json
 
 __all__ = ["count", "environment", "exchange", "index", "local_index", "needed", "place", "start", "stop"]
 
@@ -130,17 +129,7 @@ def exchange(value: Any, group: dist.ProcessGroup | None = None, *, to_first: bo
     """
     if count() == 1:
         return [value]
-    data = torch.from_numpy(np.frombuffer(json.dumps(value).encode(), np.uint8).copy())
-    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count())]
-    dist.all_gather(sizes, torch.tensor([len(data)]), group=group)
-    padded = torch.zeros(max(int(size) for size in sizes), dtype=torch.uint8)
-    padded[: len(data)] = data
-    rows = [torch.empty_like(padded) for _ in sizes] if not to_first or index() == 0 else []
-    if to_first:
-        dist.gather(padded, rows or None, dst=0, group=group)
-    else:
-        dist.all_gather(rows, padded, group=group)
-    return [json.loads(row[: int(size)].numpy().tobytes()) for row, size in zip(rows, sizes, strict=False)]
+    return gather_json(value, group, count(), first=index() == 0 if to_first else None)
 
 
 def _require_count(spec: RunSpec, processes: int) -> None:

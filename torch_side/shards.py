@@ -9,28 +9,24 @@ No process has more than its own parts in memory.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor
 
 from parity import storage
 from parity.checkpoints import DRAFT, ByteRange, SaveUnderWay
 from parity.errors import SaveError
-from parity.formats import Box
 from parity.state import LeafDigest, TrainingState, leaf_digests
 from parity.twins import Layout
 from torch_side import processes
 from torch_side.formats.archive import places
 from torch_side.formats.content import STATE, lay_out_content
+from torch_side.formats.pieces import ShardPiece, runs, write_at
 from torch_side.parts import Held, map_parts, tensors_of
 from torch_side.snapshot import Snapshot
 from torch_side.state import LiveState, neutral_arrays
@@ -39,19 +35,6 @@ __all__ = ["ShardSnapshot", "write_shards"]
 
 Commit = Callable[[Path, Mapping[str, tuple[ByteRange, ...]]], None]
 """Seals and commits a draft whose leaves lie at these places; in process 0."""
-
-
-class ShardPiece(NamedTuple):
-    """What this process writes of one tensor."""
-
-    leaf: str | None
-    """Its neutral name; None for what is not in the neutral state, as the generators."""
-    number: int
-    """Number of its record in the archive."""
-    shape: tuple[int, ...]
-    """Of the whole tensor."""
-    box: Box
-    values: NDArray[np.generic]
 
 
 class ShardSnapshot(Snapshot):
@@ -153,35 +136,13 @@ def _write(file: Path, pieces: Sequence[ShardPiece], starts: Sequence[int]) -> d
     digests: dict[str, LeafDigest] = {}
     with storage.named(file), file.open("r+b", buffering=0) as opened:
         for piece in pieces:
-            for at, run in _runs(piece):
-                _write_at(opened.fileno(), run, starts[piece.number] + at)
+            for at, run in runs(piece):
+                write_at(opened.fileno(), run, starts[piece.number] + at)
             if piece.leaf is not None:
                 digests[piece.leaf] = LeafDigest(piece.shape, piece.values.dtype)
                 digests[piece.leaf].add([low for low, _ in piece.box], piece.values)
         os.fsync(opened.fileno())
     return {"digests": {leaf: digest.packed() for leaf, digest in digests.items()}}
-
-
-def _runs(piece: ShardPiece) -> Iterator[tuple[int, memoryview]]:
-    """Yield the runs of bytes of a piece that lie together in the whole tensor, each with its offset there."""
-    item, inner = piece.values.itemsize, len(piece.shape)
-    while inner and piece.box[inner - 1] == (0, piece.shape[inner - 1]):
-        inner -= 1  # axes behind are whole
-    outer = max(0, inner - 1)
-    rest = math.prod(piece.shape[inner:])
-    strides = [math.prod(piece.shape[axis + 1 :]) for axis in range(len(piece.shape))]
-    for index in product(*(range(high - low) for low, high in piece.box[:outer])):
-        values = np.ascontiguousarray(piece.values[index])
-        start = sum((low + i) * stride for (low, _), i, stride in zip(piece.box, index, strides, strict=False))
-        start += piece.box[outer][0] * rest if inner else 0
-        if values.size:
-            yield start * item, memoryview(values.reshape(-1).view(np.uint8))
-
-
-def _write_at(descriptor: int, data: memoryview, at: int) -> None:
-    while data:
-        count = os.pwrite(descriptor, data[: storage.WRITE_BYTES], at)
-        data, at = data[count:], at + count
 
 
 def _merged(written: Sequence[Mapping[str, Any]]) -> dict[str, str]:

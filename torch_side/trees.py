@@ -19,13 +19,13 @@ from parity.checkpoints.trees import (
     restore_tree,
     save_tree,
 )
-from parity.policy import Which
+from parity.policy import Rules, Which
 from torch_side.formats.tree_form import TorchForm
 
 __all__ = ["CheckpointManager", "RestoredTree", "Rule", "restore", "save"]
 
 
-def save(path: str | os.PathLike[str], tree: Any) -> None:
+def save(path: str | os.PathLike[str], tree: Any, *, together: bool | None = None) -> None:
     """Save any tree to a new directory: sealed, and after a crash whole or absent.
 
     The directory holds `state.pt`, which `torch.load(weights_only=True)` reads by itself, beside a seal and a
@@ -36,6 +36,8 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
             (docs/remote.md); the tree is there when this returns.
         tree: Tensors, NumPy arrays, numbers, text and None, in dicts, lists, tuples, named tuples and dataclasses;
             also modules, optimizers, schedulers, scalers, generators and what else has `state_dict`, by their state.
+        together: Whether all processes of torch.distributed save one tree, and call this at once (docs/scale.md).
+            None for whether a tensor of the tree is a DTensor that lies in several. PyTorch only: JAX's always do.
 
     Raises:
         CheckpointError: The directory exists, a leaf cannot be saved (each is named), or a write failed.
@@ -52,7 +54,7 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
         >>> found["model"] is model, found["step"], found["ema"]
         (True, 7, None)
     """
-    save_tree(TorchForm(), path, tree)
+    save_tree(TorchForm(together=together), path, tree)
 
 
 def restore(
@@ -65,6 +67,7 @@ def restore(
     cast: bool = False,
     reference: Reference = "exact",
     map_location: str | torch.device | None = None,
+    together: bool | None = None,
 ) -> RestoredTree:
     """Restore a tree, after every byte of it was compared with its seal.
 
@@ -82,6 +85,7 @@ def restore(
             lies, and no more; the tensor keeps the shape and dtype that were saved. Those of a module stay exact.
         map_location: Device of the tensors that are returned; those of a module stay where it is. PyTorch only: in
             JAX the template's sharding says it.
+        together: As of `save`, for the template.
 
     Returns:
         The tree, and everything in which it differs from what was saved: `extra`, `filled`, `renamed`, `converted`. A
@@ -107,11 +111,25 @@ def restore(
     request = RestoreRequest(
         like=like, rules=rules, allow_extra=allow_extra, allow_missing=allow_missing, cast=cast, reference=reference
     )
-    return restore_tree(TorchForm(request, _device(map_location)), path, request)
+    return restore_tree(TorchForm(request, _device(map_location), together), path, request)
 
 
 class CheckpointManager(trees.CheckpointManager):
-    __doc__ = trees.CheckpointManager.__doc__
+    __doc__ = f"""{(trees.CheckpointManager.__doc__ or "").rstrip()}
+
+    `together`, of PyTorch only: whether all processes of torch.distributed save and restore, as of `save`.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        keep: Rules = trees.KEEP,
+        save_interval_steps: int = 1,
+        together: bool | None = None,
+    ) -> None:
+        self._together = together
+        super().__init__(directory, keep=keep, save_interval_steps=save_interval_steps)
 
     def restore(
         self,
@@ -156,10 +174,10 @@ class CheckpointManager(trees.CheckpointManager):
             cast=cast,
             reference=reference,
         )
-        return self._restored(TorchForm(request, _device(map_location)), which, request)
+        return self._restored(TorchForm(request, _device(map_location), self._together), which, request)
 
     def _form(self) -> TreeForm:
-        return TorchForm()
+        return TorchForm(together=self._together)
 
 
 def _device(map_location: str | torch.device | None) -> torch.device | None:

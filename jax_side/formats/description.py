@@ -8,16 +8,49 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["ARRAY", "DESCRIPTION", "describe", "kind_of_empty", "row"]
+__all__ = [
+    "ARRAY",
+    "CHECKPOINT",
+    "DESCRIPTION",
+    "JSON_HANDLER",
+    "TREE_HANDLER",
+    "describe",
+    "describe_handlers",
+    "kind_of_empty",
+    "row",
+]
 
 DESCRIPTION = "_METADATA"
 """The file of an item that describes its tree, and carries the custom metadata of a save."""
+
+CHECKPOINT = "_CHECKPOINT_METADATA"
+"""The file of a checkpoint that says by which handler Orbax reads it, or each of its items."""
+
+_HANDLERS = "orbax.checkpoint._src.handlers"
+TREE_HANDLER = f"{_HANDLERS}.pytree_checkpoint_handler.PyTreeCheckpointHandler"
+JSON_HANDLER = f"{_HANDLERS}.json_checkpoint_handler.JsonCheckpointHandler"
 
 ARRAY = "np.ndarray"
 """The kind of a leaf that a restore without a template makes an array of NumPy's."""
 
 _SEQUENCE, _DICT = 1, 2
 _EMPTY = ("Dict", "List", "Tuple", "None")
+
+
+def describe_handlers(handlers: str | Mapping[str, str]) -> dict[str, Any]:
+    """Return what the file of a checkpoint holds that says how Orbax reads it.
+
+    Args:
+        handlers: `TREE_HANDLER`, or item to that or `JSON_HANDLER`.
+    """
+    return {
+        "item_handlers": handlers,
+        "metrics": {},
+        "performance_metrics": {},
+        "init_timestamp_nsecs": None,
+        "commit_timestamp_nsecs": None,
+        "custom_metadata": {},
+    }
 
 
 def row(keys: Iterable[tuple[Any, bool]], kind: str) -> tuple[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,22 @@ from numpy.typing import NDArray
 from jax_side.formats.described import key_of
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import read_parts, write_parts
+from jax_side.formats.tree_shards import (
+    JaxGroup,
+    held_part,
+    is_split,
+    laid_like,
+    read_shards,
+    replicated_key,
+    write_shards,
+)
 from parity.checkpoints.trees import (
     DTYPES,
     ArrayType,
+    HeldArray,
     Opened,
     SavedPart,
+    SavingGroup,
     TreeForm,
     Written,
     open_plain,
@@ -36,6 +48,15 @@ class JaxForm(TreeForm):
     """Trees of JAX: what `jax.tree` knows, NNX modules, dataclasses and Python's containers."""
 
     side = "jax"
+
+    def group(self, tree: Any) -> JaxGroup | None:
+        """Return the processes of JAX, where there are several: each has devices of its own."""
+        del tree
+        return JaxGroup() if jax.process_count() > 1 else None
+
+    def is_split(self, like: Any) -> bool:
+        """Return whether an array lies in several processes in parts."""
+        return is_split(like)
 
     def open_saved(self, name: str, value: Any) -> Opened | None:
         """Take a container apart: a module into its state, which builds a new one, any other into its children."""
@@ -60,9 +81,9 @@ class JaxForm(TreeForm):
             raise TypeError(f"is a {type_name(value)}, which no checkpoint holds")
         if isinstance(value, jax.Array) and value.is_deleted():
             raise TypeError("was deleted: it was donated to a jitted function")
-        if isinstance(value, jax.Array) and not value.is_fully_addressable:
-            raise TypeError("is on devices of other processes; trees are saved by one process")
         if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            if is_split(value):
+                raise TypeError("are PRNG keys that lie in several processes in parts; replicate them first")
             words = jax.eval_shape(jax.random.key_data, value)
             return ArrayType("uint32", words.shape, _implementation(value.dtype))
         if str(value.dtype) not in DTYPES:
@@ -74,8 +95,11 @@ class JaxForm(TreeForm):
         return not isinstance(value, jax.ShapeDtypeStruct)
 
     def copy(self, values: Mapping[str, Any], spare: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy arrays into NumPy's in C order, and keys on their device."""
-        return {name: _copied(value, spare.get(name)) for name, value in values.items()}
+        """Copy arrays into NumPy's in C order, and keys on their device; parts of arrays stay where they are."""
+        return {
+            name: held_part(value) if is_split(value) else _copied(value, spare.get(name))
+            for name, value in values.items()
+        }
 
     def neutral(self, copied: Any) -> NDArray[np.generic]:
         """Return an array, or the words of a key."""
@@ -85,14 +109,27 @@ class JaxForm(TreeForm):
         self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str]
     ) -> Written:
         """Have Orbax write each part, or several as the items of a checkpoint of its manager."""
-        if jax.process_count() > 1:
-            raise CheckpointError("trees are saved by one process; checkpoints of runs are saved by several together")
         return write_parts(draft, list(parts), values, texts)
 
-    def read(self, path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
-        """Read arrays as NumPy's, of exactly the type that was saved, and the words of keys."""
+    def write_together(
+        self,
+        draft: Path,
+        parts: Iterable[SavedPart],
+        values: Mapping[str, Any],
+        texts: Mapping[str, str],
+        group: SavingGroup,
+    ) -> Written:
+        """Have Orbax write the same together, each process the shards that it holds."""
+        return write_shards(draft, list(parts), values, texts, group)
+
+    def read(
+        self, path: Path, parts: Iterable[SavedPart], names: set[str], likes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Read arrays as NumPy's, of the very type that was saved, and the words of keys; parts on devices."""
+        kinds = {name: kind for part in parts for name, kind in part.arrays().items() if name in likes}
+        split = {name for name, kind in kinds.items() if _held_type(np.dtype(kind.dtype)) == np.dtype(kind.dtype)}
         try:
-            return read_parts(path, parts, names)
+            return read_parts(path, parts, names, split, partial(read_shards, likes=likes))
         except CheckpointError:
             raise
         except Exception as error:  # TensorStore has no common error for a damaged file
@@ -105,6 +142,8 @@ class JaxForm(TreeForm):
     def place(self, value: Any, to: ArrayType, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on the devices and with the sharding of the template's."""
         dtype = np.dtype(to.dtype)
+        if isinstance(value, HeldArray):
+            return _converted(value.live, dtype)
         array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, dtype)
         if to.key:
             return _placed(jax.random.wrap_key_data(array, impl=to.key), like)
@@ -117,7 +156,7 @@ class JaxForm(TreeForm):
             return array[()]
         if isinstance(like, np.ndarray):
             return array
-        if (held := jax.dtypes.canonicalize_dtype(dtype)) != dtype:
+        if (held := _held_type(dtype)) != dtype:
             raise TypeError(f"is {to}, which JAX holds only with jax_enable_x64; here it would become {held}")
         return _placed(array, like)
 
@@ -168,6 +207,23 @@ def _copied(value: Any, spare: Any) -> Any:
     return spare
 
 
+def _held_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type that JAX makes of one: narrower, where 64 bits are not enabled."""
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def _converted(value: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
+    """Convert an array that lies in several processes, each what it holds, as NumPy rounds."""
+    if value.dtype == dtype:
+        return value
+    if (held := _held_type(dtype)) != dtype:
+        raise TypeError(f"would become {dtype}, which JAX holds only with jax_enable_x64; here it is {held}")
+    own = {shard.device: np.asarray(shard.data) for shard in value.addressable_shards}
+    with np.errstate(over="ignore", invalid="ignore"):
+        arrays = [jax.device_put(array.astype(dtype), device) for device, array in own.items()]
+    return jax.make_array_from_single_device_arrays(value.shape, value.sharding, arrays)
+
+
 def _placed(value: Any, like: Any) -> jax.Array:
     """Put an array where a leaf of a template is, or is to be; one that is nowhere in particular stays that way."""
     sharding = getattr(like, "sharding", None)
@@ -175,10 +231,21 @@ def _placed(value: Any, like: Any) -> jax.Array:
         sharding = None
     sharding = _concrete(sharding)
     try:
+        if sharding is not None and not sharding.is_fully_addressable:
+            return _laid(value, sharding)
         return jax.device_put(value, sharding)
     except (ValueError, AssertionError) as error:  # JAX asserts that an explicit one has no more axes than the array
         where = f"{list(np.shape(value))} cannot lie as the sharding of the template says, {sharding}"
         raise TypeError(f"{where}: {error}") from error
+
+
+def _laid(value: Any, sharding: jax.sharding.Sharding) -> jax.Array:
+    """Put what this process needs of a whole array, or of a key, on its devices; other processes are not asked."""
+    if not _is_key(value):
+        return laid_like(np.asarray(value), sharding)
+    if not sharding.is_fully_replicated:
+        raise TypeError("are PRNG keys, which are not restored in parts: replicate those of the template")
+    return replicated_key(value, sharding.device_set)
 
 
 def _concrete(sharding: Any) -> Any:

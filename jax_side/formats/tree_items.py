@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from jax_side.formats.whole import read_buffers
 from parity.checkpoints.trees import ArrayType, Branch, LeafNode, Node, SavedPart, Written, leaves, sealed_name
 from parity.errors import CheckpointError
 
-__all__ = ["read_parts", "write_parts"]
+__all__ = ["content_of", "is_nothing", "opened", "read_parts", "stored_names", "write_parts"]
 
 INT64 = 1 << 63
+
+ReadSplit = Callable[[Path, Mapping[str, str], Mapping[str, ArrayType]], Mapping[str, Any]]
 
 
 def write_parts(draft: Path, parts: list[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str]) -> Written:
@@ -33,8 +35,8 @@ def write_parts(draft: Path, parts: list[SavedPart], values: Mapping[str, Any], 
         values: Name of each leaf to what is written.
         texts: Name of each array in the seal to its digest.
     """
-    contents = [(part, _content(part.node, values)) for part in parts]
-    kept = [(part, tree) for part, tree in contents if part.is_json or not _is_nothing(tree)]
+    contents = [(part, content_of(part.node, values)) for part in parts]
+    kept = [(part, tree) for part, tree in contents if part.is_json or not is_nothing(tree)]
     if not kept:
         draft.mkdir()
     elif not kept[0][0].item:
@@ -52,17 +54,29 @@ def write_parts(draft: Path, parts: list[SavedPart], values: Mapping[str, Any], 
         handler = ocp.CompositeCheckpointHandler(handler_registry=registry, composite_options=options)
         with ocp.Checkpointer(handler) as checkpointer:
             checkpointer.save(draft.resolve(), args=ocp.args.Composite(**args))
-    stored = {sealed_name(name): (part.item, array) for part in parts for name, array in _arrays(part).items()}
-    return {}, places(draft, [part.item for part in parts], stored, texts)
+    return {}, places(draft, [part.item for part in parts], stored_names(parts), texts)
 
 
-def read_parts(path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
+def stored_names(parts: Iterable[SavedPart]) -> dict[str, tuple[str, str]]:
+    """Return the name of each array in the seal to its item, and its name in the store of that."""
+    return {sealed_name(name): (part.item, array) for part in parts for name, array in _arrays(part).items()}
+
+
+def read_parts(
+    path: Path,
+    parts: Iterable[SavedPart],
+    names: set[str],
+    split: Collection[str] = (),
+    read_split: ReadSplit | None = None,
+) -> dict[str, Any]:
     """Return arrays of a checkpoint as NumPy's, by name.
 
     Args:
         path: The checkpoint.
         parts: What it holds, by its description.
         names: The arrays that are needed; others are not read.
+        split: Those of which this process needs a part.
+        read_split: Returns what it needs of them, given the store, their names in it, and their types.
 
     Raises:
         CheckpointError: Its files do not hold arrays of the types that its description says.
@@ -78,6 +92,9 @@ def read_parts(path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[
             continue
         store = path / part.item
         stored = locate(store)
+        if parted := {name: wanted.pop(name) for name in [*wanted] if name in split}:
+            assert read_split is not None
+            found |= read_split(store, parted, kinds)
         sizes = {name: (array, _bytes(kinds[name])) for name, array in wanted.items()}
         for name, buffer in read_buffers(store, sizes, stored).items():
             found[name] = buffer.view(kinds[name].dtype).reshape(kinds[name].shape)
@@ -87,27 +104,42 @@ def read_parts(path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[
 
 def _read_small(store: Path, wanted: Mapping[str, str], kinds: Mapping[str, ArrayType]) -> dict[str, Any]:
     """Read arrays through TensorStore, all at once; it makes no array of another type than it finds."""
+    reads = {name: array.read() for name, array in opened(store, wanted, kinds).items()}
+    return {name: np.asarray(future.result()) for name, future in reads.items()}
+
+
+def opened(store: Path, wanted: Mapping[str, str], kinds: Mapping[str, ArrayType]) -> dict[str, ts.TensorStore]:
+    """Open arrays of a store, all at once, and check their types.
+
+    Args:
+        store: Directory of an item.
+        wanted: Name of an array to its name in the store.
+        kinds: Name of an array to its type.
+
+    Raises:
+        CheckpointError: An array is of another type.
+    """
     base = {"driver": "file", "path": f"{store.resolve()}/"}
     context = ts.Context({"cache_pool": {"total_bytes_limit": 1 << 24}})
-    opened = {}
+    futures = {}
     for name, array in wanted.items():
         kvstore = {"driver": "ocdbt", "base": base, "path": f"{array}/" if array else ""}
-        opened[name] = ts.open({"driver": "zarr", "kvstore": kvstore}, open=True, read=True, context=context)
-    reads = {}
-    for name, future in opened.items():
+        futures[name] = ts.open({"driver": "zarr", "kvstore": kvstore}, open=True, read=True, context=context)
+    arrays = {}
+    for name, future in futures.items():
         found, kind = future.result(), kinds[name]
         if (found.dtype.name, tuple(found.shape)) != (kind.dtype, kind.shape):
             raise CheckpointError(
                 f"{store}: {name} is {found.dtype.name}{list(found.shape)}, and was saved as {kind}"
             )
-        reads[name] = found.read()
-    return {name: np.asarray(future.result()) for name, future in reads.items()}
+        arrays[name] = found
+    return arrays
 
 
-def _content(node: Node, values: Mapping[str, Any]) -> Any:
+def content_of(node: Node, values: Mapping[str, Any]) -> Any:
     """Return what Orbax is given of a tree: plain containers, keys of text, and None for what it does not hold."""
     if isinstance(node, Branch):
-        made = [_content(child, values) for child in node.children]
+        made = [content_of(child, values) for child in node.children]
         if node.form in ("list", "tuple"):
             return made if node.form == "list" else tuple(made)
         return {str(key): one for key, one in zip(node.keys, made, strict=True)}
@@ -115,7 +147,7 @@ def _content(node: Node, values: Mapping[str, Any]) -> Any:
     return np.asarray(value) if isinstance(value, complex) else value
 
 
-def _is_nothing(tree: Any) -> bool:
+def is_nothing(tree: Any) -> bool:
     """Return whether Orbax would refuse a tree as empty."""
     return tree is None or (isinstance(tree, dict | list | tuple) and not tree)
 

@@ -18,7 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from jax_side.formats.description import ARRAY, DESCRIPTION, describe, kind_of_empty, row
+from jax_side.formats.description import (
+    ARRAY,
+    CHECKPOINT,
+    DESCRIPTION,
+    TREE_HANDLER,
+    describe,
+    describe_handlers,
+    kind_of_empty,
+    row,
+)
 from jax_side.formats.write_chunks import chunk_of, write_chunks
 from jax_side.formats.write_store import StoredArray, write_store
 from jax_side.formats.zarr import NAMED, ZARR2
@@ -45,7 +54,7 @@ SMALL = 4 << 20
 """Mean bytes of an array below which all share files. A file for each array, synchronized, costs some milliseconds,
 and the copies of an OCDBT store about a second for each GB: both cost the same at arrays of about this size."""
 
-_FILES = (DESCRIPTION, "_CHECKPOINT_METADATA", "_strings.json", "_sharding", "array_metadatas", "seal.json")
+_FILES = (DESCRIPTION, CHECKPOINT, "_strings.json", "_sharding", "array_metadatas", "seal.json")
 
 
 def write_orbax(tree: Tree, path: Path) -> None:
@@ -86,18 +95,7 @@ def write_orbax(tree: Tree, path: Path) -> None:
     if texts:
         (path / "_strings.json").write_text(json.dumps(texts), encoding="utf-8")
     _write_json(path / DESCRIPTION, describe(rows, use_ocdbt=shared, label={EMPTY_ARRAYS: empty} if empty else None))
-    handler = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheckpointHandler"
-    _write_json(
-        path / "_CHECKPOINT_METADATA",
-        {
-            "item_handlers": handler,
-            "metrics": {},
-            "performance_metrics": {},
-            "init_timestamp_nsecs": None,
-            "commit_timestamp_nsecs": None,
-            "custom_metadata": {},
-        },
-    )
+    _write_json(path / CHECKPOINT, describe_handlers(TREE_HANDLER))
 
 
 def _write_keys(path: Path, values: Mapping[str, Array]) -> None:

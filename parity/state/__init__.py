@@ -30,6 +30,11 @@ from parity.state.leaf_digests import (
     read_text,
     schema_of,
 )
+from parity.state.leaf_shares import (
+    Exchange,
+    SharedLeaf,
+    digest_together,
+)
 from parity.state.leaf_values import (
     VALUES,
     LeafSize,
@@ -68,6 +73,7 @@ __all__ = [
     "ArrayText",
     "Difference",
     "DigestSchema",
+    "Exchange",
     "GroupRule",
     "LeafDigest",
     "LeafSize",
@@ -75,6 +81,7 @@ __all__ = [
     "NeutralOptimizer",
     "OptimizerKind",
     "Order",
+    "SharedLeaf",
     "Slot",
     "TrainingState",
     "assign_groups",
@@ -84,6 +91,7 @@ __all__ = [
     "compare_states",
     "component_of",
     "digest_text",
+    "digest_together",
     "has_effect",
     "in_schema_2",
     "keep_values",

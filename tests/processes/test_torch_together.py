@@ -177,7 +177,7 @@ def test_a_signal_to_either_saves_the_same_step_in_both(heard, tmp_path):
 FAULTS = {
     "the seal of process 0": (0, "if processes.index() == 0: saving.commit = full"),
     "the layout of the file": (0, "shards.lay_out_content = full"),
-    "the shards of process 1": (1, "if os.environ['RANK'] == '1': shards._write_at = full"),
+    "the shards of process 1": (1, "if os.environ['RANK'] == '1': shards.write_at = full"),
 }
 
 
@@ -253,11 +253,11 @@ def test_an_overflow_in_one_shard_skips_the_step_everywhere(shared, tmp_path):
 
 
 SWAPPED = """
-runs = shards._runs
+runs = shards.runs
 def elsewhere(piece):
     for at, run in runs(piece):
         yield (0 if os.environ["RANK"] == "1" and piece.leaf and "weight" in piece.leaf else at), run
-shards._runs = elsewhere
+shards.runs = elsewhere
 """
 """Process 1 writes its shards over those of process 0."""
 

@@ -92,7 +92,7 @@ def test_a_path_that_is_removed_while_it_is_read_was_removed(
     with module.CheckpointManager(tmp_path, keep=NEWEST) as writer:
         save(writer, side, 1)
         real = single.read_tree
-        monkeypatch.setattr(single, "read_tree", lambda *a: save(writer, side, 2) or real(*a))
+        monkeypatch.setattr(single, "read_tree", lambda *a, **k: save(writer, side, 2) or real(*a, **k))
         with pytest.raises(CheckpointError, match=r"checkpoints/1 was removed while it was read"):
             module.restore(tmp_path / "checkpoints" / "1")
 

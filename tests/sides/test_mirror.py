@@ -93,6 +93,10 @@ DIFFERENT: dict[str, str] = {
         [f"{stem}.{name}" for stem in ("__init__", "trees") for name in ("restore", "CheckpointManager.restore")],
         "map_location is PyTorch's; in JAX the sharding of a template says where an array goes",
     ),
+    **dict.fromkeys(
+        [f"{stem}.{name}" for stem in ("__init__", "trees") for name in ("save", "CheckpointManager")],
+        "together is PyTorch's: replicas do not say whether all processes save or one; those of JAX always do",
+    ),
     "state.export_arrays": "arrays of several JAX processes may stay where they are; PyTorch gathers parts",
     "snapshot.Snapshot.records": "torch.save numbers what it writes; Orbax names it",
 }

@@ -85,7 +85,7 @@ def plant(side: str, name: str) -> Callable[[pytest.MonkeyPatch], None]:
     def act(patch: pytest.MonkeyPatch) -> None:
         if name == "leaf dropped":
             read = kind.read
-            patch.setattr(kind, "read", lambda self, p, parts, n: dict([*read(self, p, parts, n).items()][:-1]))
+            patch.setattr(kind, "read", lambda self, *args: dict([*read(self, *args).items()][:-1]))
         elif name == "dtype widened":
             place = kind.place
             patch.setattr(kind, "place", lambda *a: widened(place(*a)))

@@ -16,7 +16,7 @@ from parity.storage import DigestWriter, FileDigest, ParallelReader
 from torch_side.formats.archive import read_records
 from torch_side.formats.pickled import GLOBALS
 
-__all__ = ["STATE", "lay_out_content", "load_content", "map_content", "read_content", "write_content"]
+__all__ = ["STATE", "lay_out_content", "load_content", "load_mapped", "map_content", "read_content", "write_content"]
 
 STATE = "state.pt"
 """The file of a checkpoint that holds its state."""
@@ -101,16 +101,29 @@ def map_content(file: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: It is no such file, or holds no mapping.
     """
+    content = load_mapped(file, GLOBALS)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{file} holds a {type(content).__name__}, and no mapping")
+    return content
+
+
+def load_mapped(file: Path, names: re.Pattern[str]) -> Any:
+    """Return what a file of `torch.save` holds as `load_content` does, its tensors mapped: read where they are used.
+
+    Args:
+        file: The file.
+        names: The names that its pickle may ask for.
+
+    Raises:
+        CheckpointError: It is no such file.
+    """
     try:
-        read_records(file)
-        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        read_records(file, names)
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except CheckpointError:
         raise
     except Exception as error:  # as in `load_content`
         raise CheckpointError(f"{file} cannot be loaded: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{file} holds a {type(content).__name__}, and no mapping")
-    return content
 
 
 @contextmanager

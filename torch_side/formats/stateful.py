@@ -7,13 +7,24 @@ of another shape, a scheduler takes over any attributes. What is saved is compar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
 
-from parity.checkpoints.trees import ArrayType, Branch, LeafNode, Node, RestoreRequest, Whole, leaves
+from parity.checkpoints.trees import (
+    ArrayType,
+    Branch,
+    LeafNode,
+    Node,
+    RestoreRequest,
+    Whole,
+    leaves,
+    open_plain,
+    walk,
+)
 from parity.errors import CheckpointError
 
 __all__ = ["is_stateful", "state_of", "whole_of"]
@@ -60,7 +71,47 @@ def whole_of(name: str, value: Any, request: RestoreRequest) -> Whole:
             raise CheckpointError(f"{name}: {type(value).__name__} refused its state: {error}") from error
         return value
 
-    return Whole(name, check, build, value)
+    return Whole(name, check, build, value, lambda node: dict(_likes(node, value)))
+
+
+def _likes(node: Node, value: Any) -> Iterator[tuple[str, DTensor]]:
+    """Yield those leaves of a saved state that are to lie in several processes, and the tensor that says how.
+
+    What an optimizer keeps for a parameter lies as the parameter, also where it has kept nothing yet; what another
+    object holds now says how it lies.
+    """
+    if isinstance(value, torch.optim.Optimizer):
+        known, state = _numbered(node, value), _child(node, "state")
+        pairs = zip(state.keys, state.children, strict=True) if isinstance(state, Branch) else ()
+        for number, entries in pairs:
+            parameter: Any = known.get(number)
+            for name, leaf in leaves(entries).items():
+                kept: Any = (
+                    value.state.get(parameter, {}).get(name.rpartition(".")[2]) if parameter is not None else None
+                )
+                if _fits(leaf.value, kept):
+                    yield name, kept.detach()
+                elif _fits(leaf.value, parameter):
+                    yield name, parameter.detach()
+    elif not isinstance(value, torch.Generator):
+        own = leaves(walk(value.state_dict(), lambda _, one: None if isinstance(one, Tensor) else open_plain(one)))
+        for name, leaf in leaves(node).items():
+            here = own.get(name[len(node.name) + 1 :])
+            if here is not None and _fits(leaf.value, here.value):
+                yield name, here.value
+
+
+def _fits(kind: Any, one: Any) -> TypeGuard[DTensor]:
+    return isinstance(kind, ArrayType) and isinstance(one, DTensor) and kind.shape == tuple(one.shape)
+
+
+def _numbered(node: Node, value: torch.optim.Optimizer) -> dict[Any, Tensor]:
+    """Return the parameters of an optimizer by their numbers in a saved state; nothing where the two do not fit."""
+    groups = _child(node, "param_groups")
+    members = [_child(group, "params") for group in (groups.children if isinstance(groups, Branch) else ())]
+    numbers = [leaf.value for one in members if one is not None for leaf in leaves(one).values()]
+    parameters = [parameter for group in value.param_groups for parameter in group["params"]]
+    return dict(zip(numbers, parameters, strict=True)) if len(numbers) == len(parameters) else {}
 
 
 def _check_generator(node: Node, value: torch.Generator) -> Problems:

@@ -17,10 +17,12 @@ from parity.checkpoints.trees import ArrayType, Branch, LeafNode, Node, SavedPar
 from parity.errors import CheckpointError
 from parity.storage import FileDigest, digest_range
 from torch_side.formats.archive import places
-from torch_side.formats.content import STATE, load_content, write_content
+from torch_side.formats.content import STATE, load_content, load_mapped, write_content
 from torch_side.formats.pickled import TREE_GLOBALS
 
-__all__ = ["read_parts", "write_parts"]
+__all__ = ["file_of", "places_of", "read_parts", "records_of", "write_parts"]
+
+CPU = torch.device("cpu")
 
 
 def write_parts(draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> Written:
@@ -40,15 +42,19 @@ def write_parts(draft: Path, parts: Iterable[SavedPart], values: Mapping[str, An
         if part.is_json:
             storage.write_file(draft / f"{part.item}.json", json.dumps(content))
             continue
-        name = _file(part)
+        name = file_of(part)
         files[name] = write_content(draft / name, content)
-        found |= _places(draft, name, _records(part, values))
+        found |= places_of(draft, name, records_of(part, values))
     return files, found
 
 
 def read_parts(
-    path: Path, parts: Iterable[SavedPart], names: set[str], describe: Callable[[Any], Any]
-) -> dict[str, Tensor]:
+    path: Path,
+    parts: Iterable[SavedPart],
+    names: set[str],
+    describe: Callable[[Any], Any],
+    cuts: Mapping[str, Callable[[Tensor], Any]],
+) -> dict[str, Any]:
     """Return tensors of a checkpoint by name, on the CPU.
 
     Args:
@@ -56,53 +62,75 @@ def read_parts(
         parts: What it holds.
         names: The tensors that are needed; the files of parts without any are not read.
         describe: Returns the type of a tensor.
+        cuts: Those of the names of which a part is needed, to what makes it of the whole tensor, whose bytes are
+            read where they are used.
 
     Raises:
         CheckpointError: A file cannot be loaded, or does not hold tensors of the types that its description says.
     """
-    found: dict[str, Tensor] = {}
+    found: dict[str, Any] = {}
     for part in parts:
         if names.isdisjoint(leaves(part.node)):
             continue
-        content = load_content(path / _file(part), torch.device("cpu"), TREE_GLOBALS)
+        file = path / file_of(part)
+        mapped = not cuts.keys().isdisjoint(leaves(part.node))
+        content = load_mapped(file, TREE_GLOBALS) if mapped else load_content(file, CPU, TREE_GLOBALS)
+        copies: dict[Any, Tensor] = {}
         for name, kind, value in _tensors(content, part.node):
             whole = type(value) is Tensor and value.is_contiguous()
             got = describe(value) if whole else None
             if not isinstance(got, ArrayType) or (got.dtype, got.shape) != (kind.dtype, kind.shape):
                 raise CheckpointError(
-                    f"{path / _file(part)}: {name} is {got or type(value)}, and was saved as {kind}"
+                    f"{path / file_of(part)}: {name} is {got or type(value)}, and was saved as {kind}"
                 )
             if name in names:
-                found[name] = value
+                found[name] = cuts[name](value) if name in cuts else _in_memory(value, copies) if mapped else value
     return found
 
 
-def _file(part: SavedPart) -> str:
+def _in_memory(value: Tensor, copies: dict[Any, Tensor]) -> Tensor:
+    """Return a copy of a mapped tensor, one for all that are the same."""
+    key = (value.data_ptr(), value.shape, value.dtype)
+    if key not in copies or not value.numel():
+        copies[key] = value.clone()
+    return copies[key]
+
+
+def file_of(part: SavedPart) -> str:
+    """Return the name of the file of a part that JSON does not hold."""
     return f"{part.item}.pt" if part.item else STATE
 
 
-def _places(draft: Path, file: str, numbers: Mapping[str, int]) -> dict[str, tuple[ByteRange, ...]]:
-    """Return where the bytes of each tensor lie; ranges that tied ones share have digests of their own."""
+def places_of(
+    draft: Path, file: str, numbers: Mapping[str, int], *, digest: bool = True
+) -> dict[str, tuple[ByteRange, ...]]:
+    """Return where the bytes of each tensor lie; ranges that tied ones share have digests of their own.
+
+    Args:
+        draft: The directory.
+        file: The file in it.
+        numbers: Name of a tensor in the seal to the number of its record.
+        digest: Whether the bytes are there, so that shared ranges can be digested.
+    """
     found = places(draft, file, numbers, TREE_GLOBALS)
     counts = Counter(numbers.values())
     digests: dict[ByteRange, ByteRange] = {}
     for name, number in numbers.items():
         (whole,) = found[name]
-        if counts[number] > 1:
+        if counts[number] > 1 and digest:
             if whole not in digests:
-                digest = digest_range(draft / file, whole.start, whole.size)
-                digests[whole] = ByteRange(file, whole.start, whole.size, digest)
+                text = digest_range(draft / file, whole.start, whole.size)
+                digests[whole] = ByteRange(file, whole.start, whole.size, text)
             found[name] = (digests[whole],)
     return found
 
 
-def _records(part: SavedPart, values: Mapping[str, Any]) -> dict[str, int]:
+def records_of(part: SavedPart, values: Mapping[str, Any]) -> dict[str, int]:
     """Return the name of each tensor in the seal to its record: `torch.save` numbers storages as it meets them."""
     numbers: dict[int, int] = {}
     found = {}
-    for name, leaf in leaves(part.node).items():
-        if isinstance(leaf.value, ArrayType):
-            found[sealed_name(name)] = numbers.setdefault(id(values[name]), len(numbers))
+    for name in part.arrays():
+        found[sealed_name(name)] = numbers.setdefault(id(values[name]), len(numbers))
     return found
 
 

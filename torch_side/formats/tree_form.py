@@ -10,13 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from parity.checkpoints.trees import (
     DTYPES,
     ArrayType,
+    HeldArray,
     Opened,
     RestoreRequest,
     SavedPart,
+    SavingGroup,
     TreeForm,
     Whole,
     Written,
@@ -25,8 +28,11 @@ from parity.checkpoints.trees import (
 )
 from parity.errors import CheckpointError
 from parity.state import bytes_of
+from torch_side.formats.dtensors import box_of, is_split, laid_like, local_of, require_known
+from torch_side.formats.group import TorchGroup, group_of
 from torch_side.formats.stateful import is_stateful, state_of, whole_of
 from torch_side.formats.tree_files import read_parts, write_parts
+from torch_side.formats.tree_shards import held_part, read_part, write_shards
 
 __all__ = ["TorchForm"]
 
@@ -43,14 +49,28 @@ class TorchForm(TreeForm):
     Args:
         request: What a restore was asked for; None for a save.
         device: Where restored tensors go; None for where the template's are, and the CPU without one.
+        together: Whether all processes of torch.distributed take part; None for whether a tensor lies in several.
     """
 
     side = "torch"
 
-    def __init__(self, request: RestoreRequest | None = None, device: torch.device | None = None) -> None:
-        self._request, self._device = request or RestoreRequest(), device
+    def __init__(
+        self,
+        request: RestoreRequest | None = None,
+        device: torch.device | None = None,
+        together: bool | None = None,
+    ) -> None:
+        self._request, self._device, self._together = request or RestoreRequest(), device, together
         self._given: set[int] = set()
         """Where the tensors lie that were returned: those that were tied are not, unless the template ties them."""
+
+    def group(self, tree: Any) -> TorchGroup | None:
+        """Return the processes of torch.distributed, where all of them take part."""
+        return group_of(tree, self._together)
+
+    def is_split(self, like: Any) -> bool:
+        """Return whether a leaf is a DTensor on several devices."""
+        return is_split(like)
 
     def open_saved(self, name: str, value: Any) -> Opened | None:
         """Take a container apart; an object that holds state is its state."""
@@ -76,7 +96,11 @@ class TorchForm(TreeForm):
         if type(value) is np.ndarray or isinstance(value, np.generic):
             _require_known(value.dtype)
             return ArrayType(str(value.dtype), value.shape, numpy=True)
-        if type(value) not in TENSORS:
+        if isinstance(value, DTensor):
+            require_known(value)
+            if is_split(value) and self._together is False:
+                raise TypeError(f"lies in {value.device_mesh.size()} processes, and together=False has one act alone")
+        elif type(value) not in TENSORS:
             raise TypeError(f"is a {type_name(value)}, which no checkpoint holds")
         dtype = str(value.dtype).removeprefix("torch.")
         if value.layout is not torch.strided or dtype not in DTYPES:
@@ -91,7 +115,18 @@ class TorchForm(TreeForm):
         """Copy arrays into tensors on the CPU in C order; shared tensors stay shared."""
         copies: dict[Any, Tensor] = {}
         taken: set[int] = set()
-        return {name: _copied(value, spare.get(name), copies, taken) for name, value in values.items()}
+        parts: dict[int, HeldArray] = {}
+
+        def each(value: Any, old: Any) -> Any:
+            if not isinstance(value, DTensor):
+                return _copied(value, old, copies, taken)
+            local = _copied(local_of(value), old.live if isinstance(old, HeldArray) else old, copies, taken)
+            if not is_split(value):
+                return local
+            found = parts.get(id(local)) or held_part(value, local, self.neutral(local), local)
+            return parts.setdefault(id(local), found)
+
+        return {name: each(value, spare.get(name)) for name, value in values.items()}
 
     def neutral(self, copied: Any) -> NDArray[np.generic]:
         """Return a tensor as an array; one of a type that NumPy does not know as bytes that have its name."""
@@ -111,9 +146,24 @@ class TorchForm(TreeForm):
         del texts
         return write_parts(draft, parts, values)
 
-    def read(self, path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
-        """Read tensors onto the CPU."""
-        return read_parts(path, parts, names, self.describe)
+    def write_together(
+        self,
+        draft: Path,
+        parts: Iterable[SavedPart],
+        values: Mapping[str, Any],
+        texts: Mapping[str, str],
+        group: SavingGroup,
+    ) -> Written:
+        """Write the same files together, each process what it holds."""
+        del texts
+        return write_shards(draft, list(parts), values, self.neutral, group)
+
+    def read(
+        self, path: Path, parts: Iterable[SavedPart], names: set[str], likes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Read tensors onto the CPU; parts of them as DTensors that lie as those of the template."""
+        cuts = {name: lambda whole, like=like: read_part(whole, like, self.neutral) for name, like in likes.items()}
+        return read_parts(path, parts, names, self.describe, cuts)
 
     def adopt(self, array: NDArray[np.generic]) -> Any:
         """Return a tensor of the memory of the array; one of a type that NumPy lends from ml_dtypes by its bytes."""
@@ -130,23 +180,34 @@ class TorchForm(TreeForm):
     def place(self, value: Any, to: ArrayType, permute: tuple[int, ...], like: Any) -> Any:
         """Return a leaf with the type of the template's, on its device or on the one that was asked for."""
         dtype = getattr(torch, to.dtype)
+        if isinstance(value, HeldArray):
+            return _as_leaf(value.live.to(dtype), like)
         tensor = value if isinstance(value, Tensor) else torch.tensor(value, dtype=dtype)
         if permute:
             tensor = tensor.permute(permute)
         tensor = tensor.contiguous().reshape(to.shape).to(dtype)
+        if isinstance(like, DTensor):
+            box = box_of(like)
+            own = tensor.reshape(-1)[:0] if box is None else tensor[tuple(slice(low, high) for low, high in box)]
+            return _as_leaf(laid_like(like, own), like)
         if not isinstance(like, Tensor):
             return tensor.numpy()[()] if isinstance(like, np.generic) else tensor.numpy()
         tensor = tensor.to(self._device or (torch.device("cpu") if like.is_meta else like.device))
         if tensor.data_ptr() in self._given:
             tensor = tensor.clone()
         self._given.add(tensor.data_ptr())
-        if isinstance(like, nn.Parameter):
-            return nn.Parameter(tensor, requires_grad=like.requires_grad)
-        return tensor.requires_grad_(like.requires_grad)
+        return _as_leaf(tensor, like)
 
     def raw(self, value: Any, kind: ArrayType) -> Any:
         """Return a tensor, or the NumPy array that was saved."""
         return value.numpy() if kind.numpy else value.to(self._device or torch.device("cpu"))
+
+
+def _as_leaf(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor as a parameter where the template has one, and with its `requires_grad`."""
+    if isinstance(like, nn.Parameter):
+        return nn.Parameter(tensor, requires_grad=like.requires_grad)
+    return tensor.requires_grad_(like.requires_grad)
 
 
 def _filled(module: nn.Module, state: Mapping[str, Any], made: list[Any]) -> nn.Module:

@@ -7,7 +7,7 @@ from parity.checkpoints.trees.checkpoints import TREES
 from parity.checkpoints.trees.document import DTYPES, is_scalar
 from parity.checkpoints.trees.fit import Reference, RestoredTree, RestoreRequest, Take
 from parity.checkpoints.trees.form import SavedPart, TreeForm, Written, sealed_name
-from parity.checkpoints.trees.manager import CheckpointManager, is_managed
+from parity.checkpoints.trees.manager import KEEP, CheckpointManager, is_managed
 from parity.checkpoints.trees.nodes import (
     ArrayType,
     Branch,
@@ -20,18 +20,23 @@ from parity.checkpoints.trees.nodes import (
     open_plain,
     rebuild,
     type_name,
+    walk,
 )
 from parity.checkpoints.trees.rules import Rule, RuleLike
 from parity.checkpoints.trees.single import restore_tree, save_tree
 from parity.checkpoints.trees.stored import BEST
+from parity.checkpoints.trees.together import HeldArray, HeldPiece, SavingGroup, attempt
 
 __all__ = [
     "BEST",
     "DTYPES",
+    "KEEP",
     "TREES",
     "ArrayType",
     "Branch",
     "CheckpointManager",
+    "HeldArray",
+    "HeldPiece",
     "LeafNode",
     "Node",
     "Opened",
@@ -41,11 +46,13 @@ __all__ = [
     "Rule",
     "RuleLike",
     "SavedPart",
+    "SavingGroup",
     "Scalar",
     "Take",
     "TreeForm",
     "Whole",
     "Written",
+    "attempt",
     "is_managed",
     "is_scalar",
     "leaves",
@@ -55,4 +62,5 @@ __all__ = [
     "save_tree",
     "sealed_name",
     "type_name",
+    "walk",
 ]

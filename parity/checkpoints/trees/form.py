@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from parity import storage
 from parity.checkpoints import ByteRange
 from parity.checkpoints.trees.document import from_json, holds_json, to_json
-from parity.checkpoints.trees.nodes import ArrayType, Branch, Node, Opened, Whole, rebuild
+from parity.checkpoints.trees.nodes import ArrayType, Branch, Node, Opened, Whole, leaves, rebuild
+from parity.checkpoints.trees.together import SavingGroup
 from parity.storage import FileDigest
 
 __all__ = ["SavedPart", "TreeForm", "Written", "parts_of", "sealed_name"]
@@ -35,6 +36,11 @@ class SavedPart:
     def content(self, values: Mapping[str, Any]) -> Any:
         """Return the part with other leaves, in plain dicts, lists and tuples."""
         return rebuild(from_json(to_json(self.node), self.item), values)
+
+    def arrays(self) -> dict[str, ArrayType]:
+        """Return the name of each array of the part to its type."""
+        held = leaves(self.node).items()
+        return {name: leaf.value for name, leaf in held if isinstance(leaf.value, ArrayType)}
 
     @property
     def is_json(self) -> bool:
@@ -99,9 +105,28 @@ class TreeForm(ABC):
     def has_value(self, value: Any) -> bool:
         """Return whether a leaf of a template has a value, and not only a type."""
 
+    def group(self, tree: Any) -> SavingGroup | None:
+        """Return the processes that save a tree or restore a template together; None where this one does it alone.
+
+        Args:
+            tree: The tree or the template.
+
+        Raises:
+            CheckpointError: They cannot.
+        """
+        del tree
+        return None
+
+    def is_split(self, like: Any) -> bool:
+        """Return whether a leaf of a template lies in several processes, so that each reads what it holds."""
+        del like
+        return False
+
     @abstractmethod
     def copy(self, values: Mapping[str, Any], spare: Mapping[str, Any]) -> dict[str, Any]:
         """Copy arrays to the host, into those of a save before where they have the same type.
+
+        What lies in several processes becomes a `HeldArray` of what is here.
 
         Args:
             values: Name to live array, in the order of the tree.
@@ -125,14 +150,45 @@ class TreeForm(ABC):
             texts: Name of each array in the seal to its digest.
         """
 
+    def write_together(
+        self,
+        draft: Path,
+        parts: Iterable[SavedPart],
+        values: Mapping[str, Any],
+        texts: Mapping[str, str],
+        group: SavingGroup,
+    ) -> Written:
+        """Do what `write` does, with the other processes: each writes what it holds.
+
+        Args:
+            draft: As of `write`, in a directory that all processes see.
+            parts: As of `write`.
+            values: As of `write`; a `HeldArray` for what lies in several processes.
+            texts: As of `write`.
+            group: The processes.
+
+        Returns:
+            As of `write`, in process 0.
+
+        Raises:
+            CheckpointError: Some process failed.
+        """
+        raise NotImplementedError
+
     @abstractmethod
-    def read(self, path: Path, parts: Iterable[SavedPart], names: set[str]) -> dict[str, Any]:
+    def read(
+        self, path: Path, parts: Iterable[SavedPart], names: set[str], likes: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Read arrays of a checkpoint whose bytes were verified; the others are not read where that is possible.
 
         Args:
             path: The checkpoint.
             parts: What it holds.
             names: The arrays that are needed.
+            likes: Those of them of which this process needs a part, to the leaf of the template that says which.
+
+        Returns:
+            Name to array; a `HeldArray` where it is a part.
 
         Raises:
             CheckpointError: It does not hold what its description says.

@@ -17,10 +17,13 @@ from parity.checkpoints import CheckpointStore, read_pointer, read_seal, steadil
 from parity.checkpoints.trees.checkpoints import TREES, TreeCheckpoints
 from parity.checkpoints.trees.fit import Reference, RestoredTree, RestoreRequest
 from parity.checkpoints.trees.form import TreeForm
+from parity.checkpoints.trees.joint import snapshot_joint
 from parity.checkpoints.trees.reading import is_described
 from parity.checkpoints.trees.rules import RuleLike
+from parity.checkpoints.trees.single import restore_from
 from parity.checkpoints.trees.snapshot import TreeSnapshot
 from parity.checkpoints.trees.stored import StoredCheckpoints, StoredTrees
+from parity.checkpoints.trees.together import TOGETHER_AT_A_STORE, SavingGroup, agree, attempt
 from parity.contract import RunPlan
 from parity.errors import CheckpointError, UnknownNameError
 from parity.policy import Rules, Saved
@@ -146,8 +149,11 @@ class CheckpointManager(ABC):
             )
         if not force and not self.should_save(number):
             return False
-        self._open()
         value = None if metric is None else float(metric)
+        if (group := self._form().group(dict(items))) is not None:
+            self._save_jointly(number, items, value, group)
+            return True
+        self._open()
         spare = self._checkpoints.take_spare()  # the save before is in its place now
         self._require_kept(number, value)
         snapshot = TreeSnapshot(self._form(), dict(items), items=True, spare=spare)
@@ -252,8 +258,38 @@ class CheckpointManager(ABC):
         if self._stored is not None:
             with self._stored.fetched(which, self._plan.mode) as (home, step):
                 return _read(TreeCheckpoints(form, CheckpointStore(home), self._plan), step, request)
+        if (group := form.group(request.like)) is not None:
+            return restore_from(form, self._store.path / str(self._chosen(which, group)), request)
         reader = TreeCheckpoints(form, self._store, self._plan)
         return steadily(self._store.path, which, lambda: _read(reader, which, request))
+
+    def _save_jointly(self, step: int, items: Mapping[str, Any], metric: float | None, group: SavingGroup) -> None:
+        """Save items with other processes; process 0 has the lock, and decides what stays."""
+        if self._stored is not None:
+            raise CheckpointError(f"{self._stored.url}: {TOGETHER_AT_A_STORE}")
+        self._checkpoints.group = group
+        spare = self._checkpoints.take_spare()
+
+        def check() -> None:
+            self._open()
+            if (self._store.path / str(step)).exists():
+                raise CheckpointError(f"{self._store.path / str(step)} exists already; it is not overwritten")
+            self._require_kept(step, metric)
+
+        given = {"the directory": str(self.directory), "the step": str(step), "the metric": repr(metric)}
+        snapshot = snapshot_joint(self._form(), dict(items), group, given, check, items=True, spare=spare)
+        self._checkpoints.save(step, snapshot, {"counters.step": step, **snapshot.scalars()}, metric)
+        self._holds_some = True
+
+    def _chosen(self, which: policy.Which, group: SavingGroup) -> int:
+        """Return the step that process 0 chooses, for all."""
+
+        def choose() -> int:
+            return self._store.choose(self._store.scan(), which, self._plan) if group.index == 0 else 0
+
+        agree(group, "restore", {"the directory": str(self.directory), "the checkpoint": str(which)})
+        step: int = group.exchange(attempt(group, choose))[0]
+        return step
 
     def _whole(self) -> list[Saved]:
         """Return the checkpoints that count: by their seals, or those that the head of a place at a store names."""

@@ -108,6 +108,8 @@ class Whole:
     """Takes over the rebuilt subtree and returns the object."""
     unchanged: Any
     """The object, where nothing was saved for it and that is allowed."""
+    likes: Callable[[Node], Mapping[str, Any]] = lambda _: {}
+    """Returns those leaves of a saved subtree that are to lie as an array of the object does, to that array."""
 
 
 Node = LeafNode | Branch | Whole

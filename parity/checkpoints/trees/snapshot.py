@@ -12,7 +12,9 @@ from parity.checkpoints import Neutral
 from parity.checkpoints.trees.document import is_scalar, to_json
 from parity.checkpoints.trees.form import TreeForm, Written, parts_of, sealed_name
 from parity.checkpoints.trees.nodes import ArrayType, Branch, LeafNode, Node, leaves, walk
+from parity.checkpoints.trees.together import HeldArray, SavingGroup
 from parity.errors import CheckpointError
+from parity.state import TrainingState, leaf_digests, memory_orders
 
 __all__ = ["META", "TREE", "TreeSnapshot", "described"]
 
@@ -50,15 +52,38 @@ class TreeSnapshot:
         arrays = {name: live[name] for name, kind in types.items() if isinstance(kind, ArrayType)}
         self._copied = form.copy(arrays, spare.values if spare else {})
         self.values: dict[str, Any] = {**types, **self._copied}
+        self._texts: dict[str, str] | None = None
 
     @property
     def size(self) -> int:
         """Return the bytes of its arrays."""
-        return sum(array.nbytes for array in self.neutral()[0].values())
+        whole = sum(array.nbytes for array in self.neutral()[0].values())
+        return whole + sum(part.nbytes for part in self.held.values())
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the arrays in the seal, in their order there."""
+        return [sealed_name(name) for name in self._copied]
+
+    @property
+    def held(self) -> dict[str, HeldArray]:
+        """Return what is here of arrays that lie in several processes, under their names in the seal."""
+        return {sealed_name(name): v for name, v in self._copied.items() if isinstance(v, HeldArray)}
 
     def neutral(self) -> Neutral:
-        """Return the arrays under their names in the seal; no scalars, which stand in the description."""
-        return {sealed_name(name): self._form.neutral(value) for name, value in self._copied.items()}, {}
+        """Return the arrays under their names in the seal; no scalars, which stand in the description.
+
+        Those of which this process holds a part are not among them.
+        """
+        whole = {name: value for name, value in self._copied.items() if not isinstance(value, HeldArray)}
+        return {sealed_name(name): self._form.neutral(value) for name, value in whole.items()}, {}
+
+    def texts(self) -> dict[str, str]:
+        """Return the digests of those arrays that are here whole, made once, under their names in the seal."""
+        if self._texts is None:
+            neutral = TrainingState(arrays=self.neutral()[0])
+            self._texts = leaf_digests(neutral, memory_orders(neutral))
+        return self._texts
 
     def scalars(self) -> dict[str, Any]:
         """Return what describes the tree, in JSON."""
@@ -75,6 +100,22 @@ class TreeSnapshot:
         made = self._form.write(draft, parts_of(self.node, items=self._items), self.values, texts)
         storage.write_file(draft / META, json.dumps(meta))
         return made
+
+    def write_together(self, draft: Path, texts: dict[str, str], group: SavingGroup) -> Written:
+        """Write the files of all parts with the other processes: all but the JSON file, and the seal.
+
+        Args:
+            draft: As of `write`, in a directory that all processes see.
+            texts: As of `write`.
+            group: The processes.
+
+        Returns:
+            As of `write`, in process 0.
+
+        Raises:
+            CheckpointError: Some process failed.
+        """
+        return self._form.write_together(draft, parts_of(self.node, items=self._items), self.values, texts, group)
 
 
 def described(node: Node, form: TreeForm, problem: str) -> Node:

@@ -1,0 +1,197 @@
+"""Processes that save or restore one tree together: what they tell each other, and how all learn that one has failed.
+
+Every call is one that all of them make, in the same order. What one does alone is attempted, and the others hear how
+it ended before any of them goes on: so a failure ends all of them with the same words, which name the process, and
+nobody waits for one that has given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity import storage
+from parity.errors import CheckpointError, DamagedError, SaveError, StateError
+from parity.state import LeafDigest, Order, SharedLeaf, digest_together
+
+__all__ = ["TOGETHER_AT_A_STORE", "HeldArray", "HeldPiece", "SavingGroup", "agree", "attempt", "digest_held"]
+
+TOGETHER_AT_A_STORE = (
+    "several processes save to a directory that they all see, and not to a place at a store; a tree that lies in one "
+    "process is saved there by that one"
+)
+
+Acted = TypeVar("Acted")
+
+
+class SavingGroup(Protocol):
+    """The processes that save or restore together, as one of them sees them."""
+
+    @property
+    def index(self) -> int:
+        """Return the number of this process; process 0 makes directories, seals and commits."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of processes; at least two."""
+
+    @property
+    def beside(self) -> SavingGroup | None:
+        """Return the same processes for a thread beside the one that computes; None where only that one may ask."""
+
+    def exchange(self, value: Any, /) -> list[Any]:
+        """Return the values of all processes, in their order; each gives one, which must be JSON.
+
+        Raises:
+            CheckpointError: A process is gone.
+        """
+
+
+@dataclass(frozen=True)
+class HeldPiece:
+    """A box of an array that is in this process."""
+
+    start: tuple[int, ...]
+    """Index of its first element in the whole array."""
+    values: NDArray[np.generic]
+    """Its elements, with the axes of the whole array; of a type that NumPy does not know, as bytes."""
+    copy: str = ""
+    """Name of the copy of the array that it belongs to: the boxes of one copy cover the array, each element once."""
+    writes: bool = True
+    """Whether this process writes it, of those that hold the same box."""
+
+
+@dataclass(frozen=True)
+class HeldArray:
+    """What this process holds of an array that lies in several."""
+
+    shape: tuple[int, ...]
+    """Of the whole array."""
+    dtype: str
+    pieces: tuple[HeldPiece, ...]
+    """What is here; a process may hold nothing."""
+    live: Any
+    """The array in the framework's own terms."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that are here."""
+        return sum(piece.values.nbytes for piece in self.pieces)
+
+    def digests(self, order: Order) -> dict[str, LeafDigest]:
+        """Return name of a copy to the digest of what is here of it."""
+        found: dict[str, LeafDigest] = {}
+        for piece in self.pieces:
+            digest = found.setdefault(piece.copy, LeafDigest(self.shape, self.dtype, order))
+            if piece.values.size:
+                digest.add(piece.start, piece.values)
+        return found
+
+
+def digest_held(held: Mapping[str, HeldArray], group: SavingGroup, orders: Mapping[str, Order]) -> dict[str, str]:
+    """Return leaf to `type digest` of arrays that lie in several processes; all call it with the same names.
+
+    Args:
+        held: Name of a leaf in the seal to what is here of it.
+        group: The processes.
+        orders: Leaf to the order in which its bytes are digested.
+
+    Raises:
+        CheckpointError: Copies of a leaf differ, or are not whole.
+    """
+
+    def leaf(name: str) -> SharedLeaf:
+        one = held[name]
+        size = int(np.prod(one.shape, dtype=np.int64)) * 8  # the same everywhere, also where nothing is held
+        return SharedLeaf(name, size, lambda: one.digests(orders.get(name, ())))
+
+    try:
+        return digest_together(map(leaf, sorted(held)), group.exchange, group.index, group.count)
+    except (StateError, ValueError) as error:
+        raise CheckpointError(f"the parts that processes hold are not one array: {error}") from error
+
+
+def attempt(
+    group: SavingGroup, act: Callable[[], Acted], reason: Callable[[BaseException], str] = storage.reason
+) -> Acted:
+    """Return what a function returns here, when it has ended in all processes.
+
+    Args:
+        group: The processes.
+        act: What this process does.
+        reason: Returns in one line why it failed.
+
+    Raises:
+        CheckpointError: It failed in some process; says in which, and is of the class that it had there.
+        SaveError: It failed after the checkpoint had its name.
+    """
+    failure: Exception | None = None
+    made: Acted | None = None
+    try:
+        made = act()
+    except Exception as error:  # frameworks have no common error for a full disk
+        failure = error
+    every = group.exchange(None if failure is None else _packed(failure, reason))
+    for index, one in enumerate(every):
+        if one is not None:
+            raise _unpacked(index, one) from failure
+    return made  # type: ignore[return-value]
+
+
+def _packed(error: Exception, reason: Callable[[BaseException], str]) -> dict[str, Any]:
+    if isinstance(error, CheckpointError):
+        lines = str(error).split("\n")[0]
+        return {"problem": lines, "found": error.found[:20], "damaged": isinstance(error, DamagedError)}
+    saved = isinstance(error, SaveError) and error.saved
+    cause = error.__cause__ if isinstance(error, SaveError) and error.__cause__ is not None else error
+    return {"problem": reason(cause), "found": [], "saved": saved, "step": getattr(error, "step", 0)}
+
+
+def _unpacked(index: int, packed: Mapping[str, Any]) -> Exception:
+    text = f"process {index}: {packed['problem']}"
+    if packed.get("saved"):
+        return SaveError(packed["step"], text, saved=True)
+    kind = DamagedError if packed.get("damaged") else CheckpointError
+    return kind(text, [(name, why) for name, why in packed["found"]])
+
+
+def agree(group: SavingGroup, what: str, own: Mapping[str, str]) -> None:
+    """Refuse processes that do not do the same; digests cross first, and what differs only where they do.
+
+    Args:
+        group: The processes.
+        what: What they do, for the message.
+        own: Name to text, of everything that has to be the same.
+
+    Raises:
+        CheckpointError: They differ; names what, and in which processes.
+    """
+    whole = "\n".join(f"{name}\0{text}" for name, text in own.items())
+    texts = group.exchange(storage.digest_bytes(whole.encode()).digest)
+    if len(set(texts)) == 1:
+        return
+    every = group.exchange(dict(own))
+    names = dict.fromkeys(name for one in every for name in one)
+    rows = [(name, _difference([one.get(name) for one in every])) for name in names]
+    found = [(name, why) for name, why in rows if why]
+    first = "they have another order" if not found else ""
+    raise CheckpointError(f"processes that {what} together do not give the same: {first}".rstrip(": ") + ":", found)
+
+
+def _difference(texts: Sequence[str | None]) -> str:
+    """Return which processes have which text; empty where all have the same."""
+    if len(set(texts)) == 1:
+        return ""
+    holders: dict[str | None, list[int]] = {}
+    for index, text in enumerate(texts):
+        holders.setdefault(text, []).append(index)
+    shown = [
+        f"{'nothing' if text is None else text} in process {', '.join(map(str, indices[:5]))}"
+        + (f" and {len(indices) - 5} more" if len(indices) > 5 else "")
+        for text, indices in holders.items()
+    ]
+    return "; ".join(shown[:5])

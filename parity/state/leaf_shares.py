@@ -1,0 +1,89 @@
+"""Digests of arrays that lie in several processes: each digests what it holds, and they complete the rest in shares.
+
+No process ever has such an array: what crosses are digests of its blocks, and the bytes of those blocks that a shard
+ends in. The digest is that of one process (`LeafDigest`), so a seal does not say how many saved it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from parity.errors import StateError
+from parity.state.leaf_blocks import LeafDigest
+
+__all__ = ["Exchange", "SharedLeaf", "digest_together"]
+
+ROUND = 8 << 20
+"""Bytes of leaves of which the ends of shards are exchanged at once: no process ever has more of what others hold."""
+
+Exchange = Callable[[Any], list[Any]]
+"""Returns the values of all processes, in their order; each gives one, which must be JSON."""
+
+
+class SharedLeaf(NamedTuple):
+    """One array of which every process holds a part, or nothing."""
+
+    leaf: str
+    size: int
+    """Bytes of the whole array: the same in every process, so that all exchange the same leaves at once."""
+    digests: Callable[[], Mapping[str, LeafDigest]]
+    """Returns name of a copy to the digest of what this process holds of that copy."""
+
+
+def digest_together(leaves: Iterable[SharedLeaf], exchange: Exchange, index: int, count: int) -> dict[str, str]:
+    """Return leaf to `type digest`; all processes call it, with the same leaves in the same order.
+
+    Every copy of an array is digested where it is, so that it is known of each process that it holds what was saved.
+
+    Args:
+        leaves: The arrays.
+        exchange: Gathers what all processes give.
+        index: Number of this process.
+        count: Number of processes.
+
+    Raises:
+        StateError: Copies of a leaf differ.
+        ValueError: Elements of a copy are in no process, or in two.
+    """
+    found: dict[str, str] = {}
+    waiting: list[SharedLeaf] = []
+    size = 0
+    for one in leaves:
+        waiting.append(one)
+        size += one.size
+        if size >= ROUND:  # of whole leaves, so that all processes exchange the same ones
+            found |= _exchanged(waiting, exchange, index, count)
+            waiting, size = [], 0
+    return found | (_exchanged(waiting, exchange, index, count) if waiting else {})
+
+
+def _exchanged(leaves: list[SharedLeaf], exchange: Exchange, index: int, count: int) -> dict[str, str]:
+    """Return the digests of leaves: each process completes a share of their blocks, and all learn of those."""
+    own = [one.digests() for one in leaves]
+    owners = count * max(1, -(-sum(one.size for one in leaves) // (count * ROUND)))
+    shares: list[dict[str, LeafDigest]] = [{} for _ in leaves]
+    for owner in range(owners):
+        every = exchange([{copy: d.packed(owner, owners) for copy, d in digests.items()} for digests in own])
+        if owner % count == index:
+            _merge(shares, every)
+    whole: list[dict[str, LeafDigest]] = [{} for _ in leaves]
+    _merge(whole, exchange([{copy: digest.packed() for copy, digest in share.items()} for share in shares]))
+    found = {}
+    for one, copies in zip(leaves, whole, strict=True):
+        texts = {digest.text() for digest in copies.values()}
+        if not texts:
+            raise StateError(one.leaf, "no process holds any of it")
+        if len(texts) > 1:
+            raise StateError(one.leaf, f"devices that hold the same part of it differ: {' and '.join(sorted(texts))}")
+        found[one.leaf] = texts.pop()
+    return found
+
+
+def _merge(into: list[dict[str, LeafDigest]], every: list[Any]) -> None:
+    """Merge what processes have of each copy of each leaf."""
+    for packed in every:
+        for copies, given in zip(into, packed, strict=True):
+            for copy, digest in given.items():
+                part = LeafDigest.unpacked(digest)
+                copies[copy].merge(part) if copy in copies else copies.setdefault(copy, part)

@@ -1,0 +1,127 @@
+"""Processes of torch.distributed that save or restore one tree together; whoever made their process group."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from parity.errors import CheckpointError
+from torch_side.formats.dtensors import is_split
+
+__all__ = ["TorchGroup", "gather_json", "group_of"]
+
+
+def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None) -> list[Any]:
+    """Return the values of all processes, in their order; each gives one, which must be JSON.
+
+    Args:
+        value: That of this process.
+        group: A group of all of them that has gloo; None for that of every collective.
+        count: Number of processes.
+        first: Whether this is the one process that is given them, the others an empty list; None where all are.
+
+    Raises:
+        RuntimeError: A process is gone.
+    """
+    data = torch.from_numpy(np.frombuffer(json.dumps(value).encode(), np.uint8).copy())
+    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
+    dist.all_gather(sizes, torch.tensor([len(data)]), group=group)
+    padded = torch.zeros(max(int(size) for size in sizes), dtype=torch.uint8)
+    padded[: len(data)] = data
+    rows = [torch.empty_like(padded) for _ in sizes] if first is not False else []
+    if first is not None:
+        dist.gather(padded, rows or None, dst=0, group=group)
+    else:
+        dist.all_gather(rows, padded, group=group)
+    return [json.loads(row[: int(size)].numpy().tobytes()) for row, size in zip(rows, sizes, strict=False)]
+
+
+class TorchGroup:
+    """All processes of the default process group, in a group of their own: collectives of two threads must not meet.
+
+    Args:
+        group: The group.
+        beside: One more, for the thread that writes beside the one that computes.
+    """
+
+    def __init__(self, group: Any, beside: Any = None) -> None:
+        self._group = group
+        self.index, self.count = dist.get_rank(), dist.get_world_size()
+        self.beside = None if beside is None else TorchGroup(beside)
+        """The same processes for that thread."""
+
+    def exchange(self, value: Any, /) -> list[Any]:
+        """Return the values of all processes, in their order; each gives one, which must be JSON.
+
+        Raises:
+            CheckpointError: A process is gone.
+        """
+        try:
+            return gather_json(value, self._group, self.count)
+        except RuntimeError as error:
+            text = " ".join(str(error).split())
+            raise CheckpointError(
+                f"process {self.index}: one of {self.count} processes that save or restore together is gone, or did "
+                f"not come: {text[:300]}"
+            ) from error
+
+
+@lru_cache(maxsize=2)
+def _made(world: Any) -> TorchGroup:
+    """Return the processes of a default group; all of them call it at once, as making a group is a collective."""
+    del world
+    return TorchGroup(dist.new_group(backend="gloo"), dist.new_group(backend="gloo"))
+
+
+def group_of(tree: Any, together: bool | None) -> TorchGroup | None:
+    """Return the processes that save or restore a tree together; None where this one does it alone.
+
+    Args:
+        tree: The tree, or a template.
+        together: Whether all processes do; None for whether a tensor of the tree lies in several.
+
+    Raises:
+        CheckpointError: They are to act together, and torch.distributed has not connected them.
+    """
+    if together is False or (together is None and not _holds_split(tree)):
+        return None
+    if not (dist.is_available() and dist.is_initialized()):
+        if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+            raise CheckpointError(
+                f"together=True: WORLD_SIZE is {os.environ['WORLD_SIZE']}, and torch.distributed is not initialized; "
+                "call torch.distributed.init_process_group() first"
+            )
+        return None
+    return _made(dist.group.WORLD) if dist.get_world_size() > 1 else None
+
+
+def _holds_split(value: Any) -> bool:
+    """Return whether a tensor of a tree lies in several processes; objects that hold state are asked for it."""
+    return any(is_split(tensor) for tensor in _tensors(value, 0))
+
+
+def _tensors(value: Any, depth: int) -> Iterator[Tensor]:
+    """Yield tensors of a tree, of the containers in which sharded ones are found; the depth bounds circles."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, nn.Module):
+        yield from value.state_dict().values()
+    elif isinstance(value, torch.optim.Optimizer):
+        for group in value.param_groups:
+            yield from group["params"]
+    elif depth < 100 and callable(getattr(value, "state_dict", None)) and not isinstance(value, type):
+        yield from _tensors(value.state_dict(), depth + 1)
+    elif depth < 100 and isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(item, depth + 1)
+    elif depth < 100 and hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        for name in value.__dataclass_fields__:
+            yield from _tensors(getattr(value, name), depth + 1)
