@@ -2,6 +2,7 @@
 
 import heapq
 import json
+import logging
 import math
 import pickle
 from collections import OrderedDict
@@ -24,6 +25,8 @@ class State:
 
 
 Trainer = Callable[[Path, int], Iterator[int]]
+
+log = logging.getLogger(__name__)
 
 
 def trainer(
@@ -82,6 +85,44 @@ def test_a_highest_value_that_is_only_printed_is_listed() -> None:
     found = check(trainer(weights(own_peak=0.0), shows_the_peak))
     assert found.verdict == "holds", found
     assert "state.own_peak" in {one.path for one in found.bookkeeping}
+
+
+def logs_the_best(state: State, number: int) -> None:
+    loss = descend(state, number)
+    if loss < state.own_best:
+        state.own_best = loss
+        log.info("lowest of this process %.3f", loss)
+    state.own_high = loss if loss > state.own_high else state.own_high
+    log.debug("up to %.3f", state.own_high)
+
+
+def saves_the_best(state: State, number: int) -> None:
+    loss = descend(state, number)
+    if loss < state.low:
+        state.low = loss
+        state.kept.info(loss)
+
+
+class Kept:
+    """What was best, under a name that loggers have too."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def info(self, value: float) -> None:
+        self.values = [value]
+
+
+def test_what_only_a_logger_is_told_is_listed() -> None:
+    found = check(trainer(weights(own_best=math.inf, own_high=0.0), logs_the_best))
+    assert found.verdict == "holds", found
+    assert {one.path for one in found.bookkeeping} >= {"state.own_best", "state.own_high"}
+
+
+def test_what_is_no_logger_is_no_message() -> None:
+    given = weights(low=math.inf, kept=Kept())
+    assert check(trainer(given, saves_the_best)).verdict == "holds"
+    assert check(trainer(given, saves_the_best, ("low",))).verdict == "broken"
 
 
 def stops_by_the_peak(state: State, number: int) -> None:
