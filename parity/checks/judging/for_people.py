@@ -88,16 +88,20 @@ def is_only_shown(target: ast.expr, tree: ast.Module) -> bool:
         target: What is assigned.
         tree: The module that it is in.
     """
-    if not isinstance(target, ast.Name | ast.Attribute):
-        return False
-    place = _place(target)
-    inside = {
-        id(one)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(ast.unparse(one) == ast.unparse(target) for one in node.targets)
-        for one in ast.walk(node)
-    }
-    return not any(other == place and id(one) not in inside for one, other in _taken(tree))
+    return isinstance(target, ast.Name | ast.Attribute) and _place(target) in _only_shown(tree)
+
+
+@functools.lru_cache(maxsize=64)
+def _only_shown(tree: ast.Module) -> frozenset[NameUse]:
+    """Return the variables and attributes that are taken in messages and in their own assignments alone."""
+    own: dict[NameUse, set[int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name | ast.Attribute):
+                    own.setdefault(_place(target), set()).update(map(id, ast.walk(node)))
+    taken = {place for one, place in _taken(tree) if id(one) not in own.get(place, ())}
+    return frozenset(own.keys() - taken)
 
 
 def _name(call: ast.expr) -> str:
