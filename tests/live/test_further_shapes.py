@@ -164,6 +164,32 @@ def test_a_cache_of_what_was_made_lately_is_made_again() -> None:
     assert check(trainer(weights(own_cache=Cache()), with_a_cache), scenarios="all").verdict == "holds"
 
 
+def orders_an_epoch(state: State, number: int) -> None:
+    if state.own_epoch != number // 6:
+        state.own_epoch = number // 6
+        state.own_order = np.random.default_rng(state.own_epoch).permutation(6)
+        state.own_made += 1
+    descend(state, int(state.own_order[number % 6]))
+
+
+def lowers_the_rate(state: State, number: int) -> None:
+    if state.epoch != number // 6:
+        state.epoch = number // 6
+        state.rate = state.rate * 0.8
+    descend(state, number, state.rate)
+
+
+def test_what_is_made_for_a_key_is_made_again() -> None:
+    given = weights(own_epoch=None, own_order=None, own_made=0)
+    assert check(trainer(given, orders_an_epoch), scenarios="all").verdict == "holds"
+
+
+def test_what_is_changed_when_a_key_changes_is_lost() -> None:
+    given = weights(epoch=None, rate=0.3)
+    assert check(trainer(given, lowers_the_rate)).verdict == "holds"
+    assert first(check(trainer(given, lowers_the_rate, ("epoch",)))) == "state.epoch"
+
+
 def sees(state: State, number: int) -> None:
     descend(state, number)
     state.seen.add(number)
