@@ -67,7 +67,7 @@ def _is_keyed(node: ast.If) -> bool:
     for statement in node.body:
         match statement:
             case ast.Assign(targets=[ast.Name() | ast.Attribute() | ast.Tuple() as target], value=value):
-                pairs = [(target, value)]
+                pairs: list[tuple[ast.expr, ast.expr]] = [(target, value)]
                 if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                     pairs = list(zip(target.elts, value.elts, strict=False))
                 texts = [(ast.unparse(one), ast.unparse(made)) for one, made in pairs]
