@@ -189,6 +189,30 @@ def test_a_run_that_fails_when_it_is_turned_shows_nothing() -> None:
     assert check(with_counts(fails_when_turned, lost=True)).verdict == "holds"
 
 
+def test_what_fails_when_it_is_turned_hides_no_other_loss() -> None:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, n, bad, step, path = np.ones(2), Counts(), 0, 0, folder / "state.pkl"
+        if path.exists():
+            w, step = pickle.loads(path.read_bytes())
+        while step < steps:
+            yield step
+            n.bad += 1
+            bad += 1
+            speed = 0.0
+            if n.bad >= 80:
+                speed = 1 / (n.bad - n.bad)
+            rate = 0.3 if bad < 80 else 0.01
+            w = w - rate * (w - math.sin(step)) + 0 * speed
+            step += 1
+            if step % 5 == 0 and step < 11:
+                path.write_bytes(pickle.dumps((w, step)))
+        return w
+
+    found = check(train)
+    assert found.verdict == "broken"
+    assert [one.path for one in found.suspects] == ["bad"]
+
+
 def three_ways(c: int) -> list[float]:
     return [1.0 if c > 5 else 2.0, min(c, 3), float(c == 4)]
 

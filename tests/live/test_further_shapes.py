@@ -2,6 +2,7 @@
 
 import heapq
 import json
+import logging
 import math
 import pickle
 from collections import OrderedDict
@@ -24,6 +25,8 @@ class State:
 
 
 Trainer = Callable[[Path, int], Iterator[int]]
+
+log = logging.getLogger(__name__)
 
 
 def trainer(
@@ -84,6 +87,44 @@ def test_a_highest_value_that_is_only_printed_is_listed() -> None:
     assert "state.own_peak" in {one.path for one in found.bookkeeping}
 
 
+def logs_the_best(state: State, number: int) -> None:
+    loss = descend(state, number)
+    if loss < state.own_best:
+        state.own_best = loss
+        log.info("lowest of this process %.3f", loss)
+    state.own_high = loss if loss > state.own_high else state.own_high
+    log.debug("up to %.3f", state.own_high)
+
+
+def saves_the_best(state: State, number: int) -> None:
+    loss = descend(state, number)
+    if loss < state.low:
+        state.low = loss
+        state.kept.info(loss)
+
+
+class Kept:
+    """What was best, under a name that loggers have too."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def info(self, value: float) -> None:
+        self.values = [value]
+
+
+def test_what_only_a_logger_is_told_is_listed() -> None:
+    found = check(trainer(weights(own_best=math.inf, own_high=0.0), logs_the_best))
+    assert found.verdict == "holds", found
+    assert {one.path for one in found.bookkeeping} >= {"state.own_best", "state.own_high"}
+
+
+def test_what_is_no_logger_is_no_message() -> None:
+    given = weights(low=math.inf, kept=Kept())
+    assert check(trainer(given, saves_the_best)).verdict == "holds"
+    assert check(trainer(given, saves_the_best, ("low",))).verdict == "broken"
+
+
 def stops_by_the_peak(state: State, number: int) -> None:
     state.high = max(state.high, descend(state, number))
     if state.high > 1e6:
@@ -121,6 +162,32 @@ def with_a_cache(state: State, number: int) -> None:
 
 def test_a_cache_of_what_was_made_lately_is_made_again() -> None:
     assert check(trainer(weights(own_cache=Cache()), with_a_cache), scenarios="all").verdict == "holds"
+
+
+def orders_an_epoch(state: State, number: int) -> None:
+    if state.own_epoch != number // 6:
+        state.own_epoch = number // 6
+        state.own_order = np.random.default_rng(state.own_epoch).permutation(6)
+        state.own_made += 1
+    descend(state, int(state.own_order[number % 6]))
+
+
+def lowers_the_rate(state: State, number: int) -> None:
+    if state.epoch != number // 6:
+        state.epoch = number // 6
+        state.rate = state.rate * 0.8
+    descend(state, number, state.rate)
+
+
+def test_what_is_made_for_a_key_is_made_again() -> None:
+    given = weights(own_epoch=None, own_order=None, own_made=0)
+    assert check(trainer(given, orders_an_epoch), scenarios="all").verdict == "holds"
+
+
+def test_what_is_changed_when_a_key_changes_is_lost() -> None:
+    given = weights(epoch=None, rate=0.3)
+    assert check(trainer(given, lowers_the_rate)).verdict == "holds"
+    assert first(check(trainer(given, lowers_the_rate, ("epoch",)))) == "state.epoch"
 
 
 def sees(state: State, number: int) -> None:

@@ -50,7 +50,9 @@ def decided_by(
         found = {name for one in kept for name in names_in(one)}
     elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        kept_in = {ast.unparse(target) for target in targets if not is_only_shown(target, tree)}
+        if all(is_only_shown(target, tree) for target in targets):
+            return set()  # the highest loss so far, for people
+        kept_in = set(map(ast.unparse, targets))
         for one in ast.walk(node.value):
             if isinstance(one, ast.Compare):  # is_best = value < best
                 found |= set() if _with_constant(one) else names_in(one)

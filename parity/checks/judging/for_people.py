@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 
-__all__ = ["is_for_people", "is_only_shown"]
+__all__ = ["is_for_people", "is_message", "is_only_shown"]
 
 _QUIET = frozenset(
     ("print", "float", "int", "len", "max", "min", "round", "str", "sum", "time", "perf_counter", "monotonic")
@@ -35,7 +35,7 @@ def is_for_people(node: ast.AST, tree: ast.Module) -> bool:
                 places.add(_place(target))
             case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
                 places.add(_place(target))
-            case ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+            case ast.Expr(value=ast.Call() as call) if is_message(call, tree):
                 continue
             case _:
                 return False
@@ -44,6 +44,39 @@ def is_for_people(node: ast.AST, tree: ast.Module) -> bool:
             return False
     inside = {id(one) for one in ast.walk(node)}
     return not any(place in places and id(one) not in inside for one, place in _taken(tree))
+
+
+def is_message(call: ast.Call, tree: ast.Module) -> bool:
+    """Return whether a call shows something to people: it prints, warns, or writes to a logger of Python's own.
+
+    Args:
+        call: The call.
+        tree: The module that it is in.
+    """
+    match call.func:
+        case ast.Name(id="print"):
+            return True
+        case ast.Attribute(value=ast.Name(id="warnings"), attr="warn"):
+            return True
+        case ast.Attribute(value=ast.Name(id=name), attr=level) if level in _LEVELS:
+            return name == "logging" or name in _loggers(tree)
+    return False
+
+
+_LEVELS = ("debug", "info", "warning", "error", "critical", "exception")
+
+
+@functools.lru_cache(maxsize=64)
+def _loggers(tree: ast.Module) -> frozenset[str]:
+    """Return the variables that are set to `logging.getLogger()`, and to nothing else."""
+    found: dict[str, set[bool]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            called = ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ""
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, set()).add(called in ("logging.getLogger", "getLogger"))
+    return frozenset(name for name, made in found.items() if made == {True})
 
 
 def is_only_shown(target: ast.expr, tree: ast.Module) -> bool:
@@ -55,16 +88,20 @@ def is_only_shown(target: ast.expr, tree: ast.Module) -> bool:
         target: What is assigned.
         tree: The module that it is in.
     """
-    if not isinstance(target, ast.Name | ast.Attribute):
-        return False
-    place = _place(target)
-    inside = {
-        id(one)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(ast.unparse(one) == ast.unparse(target) for one in node.targets)
-        for one in ast.walk(node)
-    }
-    return not any(other == place and id(one) not in inside for one, other in _taken(tree))
+    return isinstance(target, ast.Name | ast.Attribute) and _place(target) in _only_shown(tree)
+
+
+@functools.lru_cache(maxsize=64)
+def _only_shown(tree: ast.Module) -> frozenset[NameUse]:
+    """Return the variables and attributes that are taken in messages and in their own assignments alone."""
+    own: dict[NameUse, set[int]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name | ast.Attribute):
+                    own.setdefault(_place(target), set()).update(map(id, ast.walk(node)))
+    taken = {place for one, place in _taken(tree) if id(one) not in own.get(place, ())}
+    return frozenset(own.keys() - taken)
 
 
 def _name(call: ast.expr) -> str:
@@ -82,7 +119,7 @@ def _taken(tree: ast.Module) -> tuple[tuple[ast.AST, NameUse], ...]:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+        if isinstance(node, ast.Call) and is_message(node, tree):
             continue
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             found.append((node, _place(node)))

@@ -24,7 +24,7 @@ def is_table(node: ast.If) -> bool:
         case ast.Compare(left=key, ops=[ast.NotIn() | ast.In()], comparators=[table]):
             element = ast.unparse(ast.Subscript(table, key, ast.Load()))
         case _:
-            return _is_masked(node)
+            return _is_masked(node) or _is_keyed(node)
     found = False
     kept: set[str] = set()
     assigned: set[str] = set()
@@ -48,6 +48,36 @@ def is_table(node: ast.If) -> bool:
             kept |= names | {ast.unparse(value)}
         assigned |= names
     return found and assigned <= kept
+
+
+def _is_keyed(node: ast.If) -> bool:
+    """Return whether a condition asks if what is kept is of the key in question, and guards nothing but its making.
+
+    As `if kept != n // 6: kept = n // 6; order = make(kept)`, the order of an epoch. What is made has to be assigned.
+
+    Args:
+        node: The condition with its branches.
+    """
+    match node.test:
+        case ast.Compare(left=left, ops=[ast.NotEq() | ast.IsNot()], comparators=[right]) if not node.orelse:
+            sides = ast.unparse(left), ast.unparse(right)
+        case _:
+            return False
+    kept, names = False, 0
+    for statement in node.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name() | ast.Attribute() | ast.Tuple() as target], value=value):
+                pairs: list[tuple[ast.expr, ast.expr]] = [(target, value)]
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs = list(zip(target.elts, value.elts, strict=False))
+                texts = [(ast.unparse(one), ast.unparse(made)) for one, made in pairs]
+                kept = kept or any(pair in (sides, sides[::-1]) for pair in texts)
+                names += len(texts)
+            case ast.AugAssign(target=ast.Name() | ast.Attribute(), op=ast.Add(), value=ast.Constant()):
+                continue
+            case _:
+                return False
+    return kept and names > 1
 
 
 def _is_masked(node: ast.If) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
-from parity.checks.judging.for_people import is_for_people
+from parity.checks.judging.for_people import is_for_people, is_message
 from parity.checks.judging.syntax import by_function, first_line, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.running import SAVES, called_name, nested_locals
@@ -158,7 +158,7 @@ def _reading(file: str, *, beside_presence: bool = False) -> tuple[tuple[int, fr
     nested = nested_locals(source_tree(file))
     while waiting:
         node, line = waiting.pop()
-        if isinstance(node, ast.Call) and called_name(node) == "print":
+        if isinstance(node, ast.Call) and is_message(node, source_tree(file)):
             continue
         if is_for_people(node, source_tree(file)):
             continue

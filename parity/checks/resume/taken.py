@@ -45,8 +45,8 @@ class TakenValues:
         self._measured: frozenset[str] = frozenset()
         self._sites: set[DecisionSite] = set()
         self._decisions: set[Decision] = set()
-        self._turned: dict[frozenset[Turn], bool] = {}
-        """What was turned, and whether training came to differ by it."""
+        self._turned: dict[frozenset[Turn], bool | None] = {}
+        """What was turned, and whether training came to differ by it; None where that is not known."""
         self._lock = threading.Lock()
 
     def settle(self, outcome: Outcome, marks: Sequence[Mark], use: Use, alike: Callable[[Trace], bool]) -> None:
@@ -118,7 +118,7 @@ class TakenValues:
     ) -> set[Evidence]:
         """Return those by which choices are made that training depends on, measured in runs in which they are turned.
 
-        All are turned at once first: mostly nothing follows from any of them.
+        All are turned at once first: mostly nothing follows from any of them. Else half of them are, and so on.
         """
         names = {_name(e) for e in doubtful}
         sites = {choice.turn: sites_of_choice(choice, names) for choice in choices_of(use, names)}
@@ -128,18 +128,27 @@ class TakenValues:
             taken = {d.site for d in decisions if is_decided(e.path, [d], marks)}
             if found := frozenset(turn for turn, at in sites.items() if at & taken):
                 turns[e] = found
-        if len(set(turns.values())) > 1 and not self._matters(frozenset().union(*turns.values()), alike):
-            return set()
-        return {e for e, found in turns.items() if self._matters(found, alike)}
+        matter = self._those_that_matter(sorted(set(turns.values()), key=sorted), alike)
+        return {e for e, found in turns.items() if found in matter}
 
-    def _matters(self, turns: frozenset[Turn], alike: Callable[[Trace], bool]) -> bool:
-        """Return whether training comes to differ where choices are turned; a run that fails shows nothing."""
+    def _those_that_matter(
+        self, groups: Sequence[frozenset[Turn]], alike: Callable[[Trace], bool]
+    ) -> set[frozenset[Turn]]:
+        if not groups or self._matters(frozenset().union(*groups), alike) is False:
+            return set()
+        if len(groups) == 1:
+            return {groups[0]} if self._matters(groups[0], alike) else set()
+        half = len(groups) // 2
+        return self._those_that_matter(groups[:half], alike) | self._those_that_matter(groups[half:], alike)
+
+    def _matters(self, turns: frozenset[Turn], alike: Callable[[Trace], bool]) -> bool | None:
+        """Return whether training comes to differ where choices are turned; None where that run did not finish."""
         with self._lock:
             if turns not in self._turned:
                 trace = self._runner.run(
                     self._root / f"turned-{len(self._turned)}", replace(self._whole, turns=turns)
                 )
-                self._turned[turns] = trace.end == "finished" and not alike(trace)
+                self._turned[turns] = not alike(trace) if trace.end == "finished" else None
             return self._turned[turns]
 
     def _decisions_at(self, sites: frozenset[DecisionSite], *, measured_alone: bool) -> list[Decision]:
