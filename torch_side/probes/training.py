@@ -43,6 +43,7 @@ class TorchPort:
     def loss(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> LossEvaluation:
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
         module = self._module(values)
+        module.requires_grad_(True)  # of a leaf that training freezes too: what freezes it is no part of the loss
         islands, seen = Islands(lift=True), list[Any]()
         handle = module.register_forward_hook(
             lambda _m, args, kwargs, made: seen.append(([*args, *kwargs.values()], made)), with_kwargs=True

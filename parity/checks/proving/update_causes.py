@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from parity.checks.proving.averages import average_of
-from parity.checks.proving.effective import SAME, TakenParts, one_value, taken_of
+from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
@@ -109,7 +109,12 @@ def _taken_cause(walk: TwoWalks) -> str:
     there = taken_of(walk.lanes[1].moments[1].slots, MODEL, over(grads, grads=True), over(start))
     if here is None or there is None:
         which = "the trainer" if here is None else "the port"
-        return f"no slot of {which} holds a gradient: the other keeps {(there or here).slot}" if here or there else ""  # type: ignore[union-attr]
+        lane = walk.lanes[0 if here is None else 1]
+        more = [place for place, array in lane.moments[1].view.arrays.items() if np.size(array) >= FEWEST]
+        known = sum(len(held) for held in lane.moments[1].slots.values())
+        if not (here or there) or len(more) > known:
+            return ""  # arrays that belong to no leaf that is known may be its moments
+        return f"state: no slot of {which} holds a part of the gradient, as {(there or here).slot} of the other does"  # type: ignore[union-attr]
     gradient = over(grads, grads=True)
     return (
         _rate_in_momentum(here, there, walk)
