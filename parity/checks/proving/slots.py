@@ -89,7 +89,9 @@ def _of_a_part(loose: Sequence[str], view: StateView, model: ModelProbe
     for home, fitting in homes.items():
         if len(fitting) == 1:
             part = fitting.pop()
-            found[home] = {f"{part}.{name}": np.asarray(view.arrays[f"{home}.{name}"], np.float64) for name in parts[part]}
+            found[home] = {
+                f"{part}.{name}": np.asarray(view.arrays[f"{home}.{name}"], np.float64) for name in parts[part]
+            }
     taken = {f"{home}.{name}" for home, held in found.items() for part in parts for name in parts[part]
              if f"{part}.{name}" in held}  # fmt: skip
     return found, [place for place in loose if place not in taken]
