@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from parity.checks.proving import PortProof, prove_port
@@ -20,6 +21,8 @@ class Outcome:
     proof: PortProof | None
     error: str = ""
     """Why there is no verdict."""
+    processor: float = 0.0
+    """Seconds of processor time, of all threads."""
 
     @property
     def verdict(self) -> str:
@@ -62,7 +65,10 @@ def prove_entry(entry: Entry, until: str | None = None) -> Outcome:
     given: dict[str, list[object]] = {}
     for one in (entry.first, entry.second):
         given.setdefault(framework_of(one), []).append(one)
+    began = time.process_time()
+    proof, error = None, ""
     try:
-        return Outcome(entry, prove_port(**given, until=until))
-    except ParityError as error:
-        return Outcome(entry, None, " ".join(str(error).split()))
+        proof = prove_port(**given, until=until)
+    except ParityError as caught:
+        error = " ".join(str(caught).split())
+    return Outcome(entry, proof, error, time.process_time() - began)

@@ -46,6 +46,7 @@ class TorchPort:
     ) -> LossEvaluation:
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
         module = self._module(values, precision)
+        module.requires_grad_(True)  # of a leaf that training freezes too: what freezes it is no part of the loss
         islands, seen = Islands(lift=precision == "float64"), list[Any]()
         handle = module.register_forward_hook(
             lambda _m, args, kwargs, made: seen.append(([*args, *kwargs.values()], made)), with_kwargs=True

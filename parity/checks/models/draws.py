@@ -60,4 +60,4 @@ def drawn(shape: Sequence[int], kind: str, seed: Sequence[int]) -> NDArray[np.fl
 
 def weights(place: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return the weights of an output, by which it counts in the sum that gradients are of."""
-    return np.random.default_rng([23, place, *shape]).standard_normal(shape)
+    return np.asarray(np.random.default_rng([23, place, *shape]).standard_normal(shape))

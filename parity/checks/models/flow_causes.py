@@ -47,7 +47,18 @@ def factor_cause(first: Float64s, second: Float64s, dropouts: Sequence[float] = 
         second: Values of the other, of the same shape.
         dropouts: Rates of the dropouts that either model has.
     """
-    times = coefficient(second, first, tolerance(first, second))
+    limit = tolerance(first, second)
+    times, where = coefficient(second, first, limit), ""
+    if (
+        not times
+        and first.ndim > 2
+        and (parted := np.flatnonzero(np.abs(first - second).max((0, *range(2, first.ndim))) > limit)).size
+    ):
+        # of values laid one after the other, as of patches and words, one part alone may be scaled
+        low, high = int(parted[0]), int(parted[-1]) + 1
+        if high - low < first.shape[1] and high - low == parted.size:
+            times = coefficient(second[:, low:high], first[:, low:high], limit)
+            where = f", in places {low} to {high - 1} of axis 1 alone"
     if not times:
         return ""
     size = first.shape[-1] if first.ndim else 1
@@ -59,7 +70,7 @@ def factor_cause(first: Float64s, second: Float64s, dropouts: Sequence[float] = 
             if math.isclose(times, value, rel_tol=1e-9):
                 known.append(f"the scaling of a dropout of {rate!r} left on {side}")
     meaning = f" ({', or '.join(known)})" if known else ""
-    return f"factor: there {times:.9g} times what is here{meaning}"
+    return f"factor: there {times:.9g} times what is here{meaning}{where}"
 
 
 def term_cause(terms: Terms, first: Float64s, second: Float64s) -> str:

@@ -14,8 +14,8 @@ from parity.checks.models.causes import activation_cause, gate_cause, setting_ca
 from parity.checks.models.fitting import Float64s, fits
 from parity.checks.models.flow_causes import activation_order_cause, factor_cause, layout_cause, term_cause
 from parity.checks.models.grouped_causes import grouped_cause
-from parity.checks.models.modules import CallPair, comparable
 from parity.checks.models.module_causes import angle_cause, left_out_cause
+from parity.checks.models.modules import CallPair, comparable
 from parity.checks.models.norm_causes import norm_cause, norm_way_cause
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
 from parity.contract import ModuleCall

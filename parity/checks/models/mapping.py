@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from parity.checks.models.assembly import LeafGroup, groups_of, rule_of
 from parity.checks.models.likeness import Alike
@@ -11,7 +12,7 @@ from parity.checks.models.proposal import Matched, match_models
 from parity.checks.models.subjects import Subjects
 from parity.mapping import LeafRule
 
-__all__ = ["MapRow", "ModelMap", "propose"]
+__all__ = ["MapRow", "ModelMap", "propose", "with_rules"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,15 @@ class ModelMap:
     def unsure(self) -> list[MapRow]:
         """Return the rows that are not sure."""
         return [row for row in self.rows if not row.sure]
+
+
+def with_rules(found: ModelMap, rules: Sequence[LeafRule]) -> ModelMap:
+    """Return a map with other likely rules: those that behaviour told stay sure, the others are as unsure as before."""
+    sure = [row for row in found.rows if row.sure and row.rule in rules]
+    told = [row.rule for row in sure]
+    why = "what they do does not tell it; the proof is under the order in which they are called or listed"
+    rows = [MapRow(one.source, one.target, one, False, why) for one in rules if one not in told]
+    return replace(found, rows=(*sure, *rows), alone=())
 
 
 def propose(subjects: Subjects) -> ModelMap:

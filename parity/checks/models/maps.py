@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parity.checks.models.mapping import ModelMap, propose
+from parity.checks.models.mapping import ModelMap, propose, with_rules
 from parity.checks.models.opening import ModelSource, open_subjects
+from parity.checks.models.ordered import likely_maps
 from parity.checks.models.proof import MapProof, prove
 from parity.checks.models.subjects import Subjects
 from parity.checks.models.text import map_text
@@ -44,8 +45,11 @@ class MappedModels:
             return "broken"
         if self.proof is None:
             return "inconclusive"
-        if self.proof.verdict == "holds" and self.found is not None and self.found.unsure:
-            return "inconclusive"
+        if self.found is not None and self.found.unsure:
+            # where both compute the same with equal leaves of one extent, an output may part by a guessed row alone
+            guessed = self.found.agree and any(one.what.startswith("output") for one in self.proof.parted)
+            if self.proof.verdict == "holds" or guessed:
+                return "inconclusive"
         return self.proof.verdict
 
     @property
@@ -178,6 +182,12 @@ def map_opened(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, chec
     found = propose(subjects)
     likely = [row.rule for row in found.rows if row.rule is not None]
     proof = prove(subjects, likely) if likely and not found.alone and len(likely) == len(found.rows) else None
+    if found.unsure and found.agree and found.matched and (proof is None or proof.verdict == "broken"):
+        # both compute the same where leaves of one extent are equal: another map may be the one
+        for rules in likely_maps(subjects, found.matched):
+            if (tried := prove(subjects, rules)).verdict != "broken":
+                found, proof = with_rules(found, rules), tried
+                break
     return MappedModels(
         (first.name, second.name), found, tuple(found.rules), proof, names, time.perf_counter() - began
     )

@@ -33,7 +33,8 @@ def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
         matched: What behaviour tells.
 
     Returns:
-        Complete maps alone; none where a model shows no calls, or has a leaf more than the other.
+        Complete maps alone; none where a model has a leaf more than the other. Of functions, which show no calls,
+        leaves are taken as they are listed.
     """
     values = [
         {leaf: drawn(value.shape, "statistic" if leaf in model.statistics else "parameter", (47, at))
@@ -41,11 +42,7 @@ def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
         for model in (subjects.first, subjects.second)
     ]  # fmt: skip
     made = subjects.evaluate(values[0], values[1], grads=False, calls=True)
-    if not all(one.calls for one in made):
-        return []
-    places = [
-        _placed(model, one.calls) for model, one in zip((subjects.first, subjects.second), made, strict=True)
-    ]
+    places = [_placed(model, one.calls) for model, one in zip((subjects.first, subjects.second), made, strict=True)]
     maps = []
     for known in ([], list(matched.sure)):
         rules = _rules(subjects, matched, _paired(matched, known, places))

@@ -44,9 +44,7 @@ def find_parting(
     return parting_of(open_subjects(first, second, inputs), rules)
 
 
-def parting_of(
-    subjects: Subjects, rules: Path | Sequence[LeafRule] | None, found: ModelMap | None = None
-) -> Parting:
+def parting_of(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, found: ModelMap | None = None) -> Parting:
     """Return where two models that are open part; see `find_parting`.
 
     Args:

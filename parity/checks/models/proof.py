@@ -204,9 +204,32 @@ def _compare(subjects: Subjects, placements: Sequence[RulePlacement], seed: int)
     effects = {m.name: _effect(m, to, v) for (m, to), v, made in
                zip(subjects.both, (values, carried(first, placements, values)), (one, two), strict=True)
                if made.islands}  # fmt: skip
-    verdict, notes = _verdict(first, names, parted, unreached, [island for _, island in islands])
+    reached = _followed(subjects, values, one.outputs, [names[path] for path in unreached])
+    still = [path for path in unreached if names[path] not in reached]
+    verdict, notes = _verdict(first, names, parted, still, [island for _, island in islands])
     return MapProof(verdict, (), tuple(parted), outputs, gradients, len(expected), tuple(unreached), islands,
                     effects, tuple(notes))  # fmt: skip
+
+
+def _followed(
+    subjects: Subjects, values: LeafValues, outputs: Sequence[NDArray[np.float64]], silent: Sequence[str]
+) -> set[str]:
+    """Return which leaves without a gradient the outputs follow all the same, as those of a momentum encoder.
+
+    Their values were drawn like all others, so that equal outputs prove them too; gradients say nothing of them.
+    """
+    model, inputs = subjects.both[0]
+    found: set[str] = set()
+    homes = {leaf.rpartition(".")[0] for name in silent for leaf in name.split(" + ")}
+    for home in sorted(homes):
+        inside = [leaf for leaf in values if leaf.rpartition(".")[0] == home and leaf not in model.statistics]
+        if not all(any(leaf in name.split(" + ") for name in silent) for leaf in inside):
+            continue  # another leaf of the module has a gradient: it was reached
+        for leaf in inside:
+            made = model.evaluate({**values, leaf: values[leaf] + 0.5}, inputs).outputs
+            if any(_relative(a, b) > 1e-9 for a, b in zip(outputs, made, strict=True)):
+                found |= {name for name in silent if leaf in name.split(" + ")}
+    return found
 
 
 def _verdict(

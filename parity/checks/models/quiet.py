@@ -138,7 +138,7 @@ def _seat(piece: LeafPart) -> tuple[str, int, int]:
 def _by_names(here: Sequence[LeafPart], there: Sequence[LeafPart]) -> list[tuple[LeafPart, LeafPart]]:
     """Return likely pairs, by words and numbers that their names share, then by order; nothing is sure of them."""
     scores = [
-        (-len(_words(a.leaf) & _words(b.leaf)) - (a.number == b.number) / 2, abs(i - j), i, j)
+        (-len(_words(a.leaf) & _words(b.leaf)) - (_number(a) == _number(b)) / 2, abs(i - j), i, j)
         for i, a in enumerate(here)
         for j, b in enumerate(there)
     ]
@@ -149,6 +149,12 @@ def _by_names(here: Sequence[LeafPart], there: Sequence[LeafPart]) -> list[tuple
             taken[0].add(i)
             taken[1].add(j)
     return found
+
+
+def _number(piece: LeafPart) -> int:
+    """Return the place of a piece: among those of its leaf, or the last number in the name of a leaf of its own."""
+    digits = re.findall(r"\d+", piece.leaf)
+    return piece.number if piece.count > 1 or not digits else int(digits[-1])
 
 
 def _words(leaf: str) -> set[str]:
@@ -180,8 +186,7 @@ def likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPa
     others = [
         turns(one.index.shape, other.index.shape)
         for one, other in pairs
-        if (one.leaf.rpartition(".")[2], other.leaf.rpartition(".")[2]) == kind
-        and one.index.ndim == a.index.ndim
+        if (one.leaf.rpartition(".")[2], other.leaf.rpartition(".")[2]) == kind and one.index.ndim == a.index.ndim
     ]
     return next((order for order in orders if all(order in allowed for allowed in others)), orders[0])
 

@@ -97,7 +97,7 @@ def _turned(axes: Sequence[tuple[int, ...]]) -> Weigh:
     def weigh(place: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
         order = axes[place]
         here = tuple(shape[order.index(axis)] for axis in range(len(shape)))
-        return np.ascontiguousarray(weights(place, here).transpose(order))
+        return np.ascontiguousarray(weights(place, here).transpose(order)).reshape(shape)
 
     return weigh
 

@@ -54,7 +54,9 @@ def batch_cause(first: PortSource, step: int, key: str, one: Batch, two: Batch, 
         rows = np.concatenate([np.asarray(batch[key]).reshape(len(a), -1) for batch in (one, *held.values())])
         seen = {row.astype(b.dtype).tobytes() for row in rows}
         if {row.tobytes() for row in b.reshape(len(b), -1)} <= seen:
-            return f"batch order: the rows of {key} are those of the trainer's other batches (shuffled by another order)"
+            return (
+                f"batch order: the rows of {key} are those of the trainer's other batches (shuffled by another order)"
+            )
     if not others:
         return "batch order: the batches hold other samples"
     if a.dtype.kind != "f" or a.size < 2:

@@ -14,7 +14,7 @@ import numpy as np
 
 from parity.checks.proving.slots import LeafArrays
 
-__all__ = ["TakenParts", "one_value", "taken_of"]
+__all__ = ["FEWEST", "TakenParts", "one_value", "taken_of"]
 
 FIT = 1e-7
 """How far, of its largest element, a slot may be from what its parts give."""

@@ -1,7 +1,8 @@
 """The initial values of a trainer and its port: constants, spreads and distributions, leaf by leaf.
 
 The draws of two frameworks differ, so that single values say nothing. What all draws of a distribution have in common
-does: whether there is one at all, its mean and its spread within what so many draws leave open, and its form.
+does: whether there is one at all, its mean and its spread within what so many draws leave open, its form, and what
+`initial_structure` knows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.initial_structure import equal_leaves, tail_unlike, unlike_structure
 from parity.checks.proving.losses import Pairing
 
 __all__ = ["UnlikeStart", "compare_starts"]
@@ -47,9 +49,12 @@ def compare_starts(pairing: Pairing) -> tuple[list[UnlikeStart], int]:
     found = []
     for leaf, here in expected.items():
         there = pairing.subjects.second.leaves[leaf]
-        said = _unlike(here.ravel(), there.ravel())
+        said = _unlike(here.ravel(), there.ravel()) or unlike_structure(here, there)
         if said:
             found.append(UnlikeStart(leaf, said))
+    told = {one.leaf for one in found}
+    own = {leaf: pairing.subjects.second.leaves[leaf] for leaf in expected}
+    found += [UnlikeStart(leaf, said) for leaf, said in equal_leaves(expected, own) if leaf not in told]
     return found, len(expected)
 
 
@@ -79,7 +84,7 @@ def _unlike(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
             f"another distribution of one spread: largest values {np.abs(a).max():.4g} here, "
             f"{np.abs(b).max():.4g} there"
         )
-    return ""
+    return tail_unlike(a, b, CHANCE)
 
 
 def _kurtosis(x: NDArray[np.float64]) -> float:

@@ -37,6 +37,8 @@ def loss_cause(pair: LossPair) -> str:
     if not here or not there:
         known = here or there
         if not known:
+            if cause := _part_cause(pair):
+                return cause
             return "equal outputs, another loss: its formula differs (target, reduction, weights, smoothing)"
         return (
             f"equal outputs, another loss: {'the trainer' if here else 'the port'} takes {known[0]}, "
@@ -49,6 +51,23 @@ def loss_cause(pair: LossPair) -> str:
     whole = next((r for r in (ratio, 1 / ratio) if round(r) >= 2 and abs(r - round(r)) <= CLOSE * r), None)
     times = f" ({ratio:.6g} times the trainer's)" if whole else ""
     return f"loss: {here[0]} here, {there[0]} there{times}"
+
+
+def _part_cause(pair: LossPair) -> str:
+    """Return the part of a sum that differs: what the losses differ by is the difference of two ways of one output.
+
+    Terms that both have, as of words beside actions, fall out. Where two pairs of ways differ by as much, none counts.
+    """
+    apart = pair.first.loss - pair.second.loss
+    limit = CLOSE * abs(apart)
+    found: dict[str, None] = {}
+    for outputs in pair.first.outputs:
+        ways = [way for way in (*_of_classes(outputs, pair.batch[0], 0.0), *_of_numbers(outputs, pair.batch[0]))
+                if np.isfinite(way[1])]  # fmt: skip
+        values = np.array([value for _, value in ways])
+        for i, j in np.argwhere(np.abs(values[:, None] - values[None, :] - apart) <= limit):
+            found[f"loss: a part of it is the {ways[i][0]} here, the {ways[j][0]} there"] = None
+    return next(iter(found)) if len(found) == 1 else ""
 
 
 def _inputs_cause(pair: LossPair) -> str:

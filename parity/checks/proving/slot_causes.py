@@ -38,7 +38,9 @@ def frozen_cause(walk: TwoWalks) -> str:
 def begin_cause(walk: TwoWalks) -> str:
     """Return a slot that begins at one number in the one and at another in the other, such as a sum of squares."""
     for slot, (_, gap) in walk.suspects.items():
-        here, there = (lane.moments[0].slots.get(name, {}) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False))
+        here, there = (
+            lane.moments[0].slots.get(name, {}) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False)
+        )
         a, b = (_constant(list(held.values())) for held in (here, there))
         if a is not None and b is not None and a != b and (a != 0.0) != (b != 0.0):
             return f"state: {slot} begins at {a:.6g} here, {gap.other} at {b:.6g} there"
@@ -60,7 +62,10 @@ def largest_cause(walk: TwoWalks) -> str:
         for slot in slots:
             for second in (one for one in now if one not in (MODEL, slot)):
                 leaves = [leaf for leaf in now.get(slot, {}) if leaf in now[second] and leaf in before.get(slot, {})]
-                made = all(np.array_equal(now[slot][leaf], np.maximum(before[slot][leaf], now[second][leaf])) for leaf in leaves)
+                made = all(
+                    np.array_equal(now[slot][leaf], np.maximum(before[slot][leaf], now[second][leaf]))
+                    for leaf in leaves
+                )
                 differs = any(not np.array_equal(now[slot][leaf], now[second][leaf]) for leaf in leaves)
                 if leaves and made and differs:
                     return (

@@ -44,6 +44,8 @@ def slots_of(view: StateView, model: ModelProbe) -> dict[str, dict[str, NDArray[
             loose.append(place)
         else:
             named.setdefault(place[: -len(leaf)].rstrip("."), {})[leaf] = array
+    parts, loose = _of_a_part(loose, view, model)
+    named |= {slot: held for slot, held in parts.items() if slot not in named}
     for slot, held in _joined(named).items():
         slots[slot or "state"] = {**slots.get(slot or "state", {}), **held}
     return {**slots, **_by_order(loose, view, model)}
@@ -57,6 +59,42 @@ def _leaf_of(place: str, shape: tuple[int, ...], model: ModelProbe) -> str | Non
         if name in model.leaves and model.leaves[name].shape == shape:
             return name
     return None
+
+
+def _of_a_part(loose: Sequence[str], view: StateView, model: ModelProbe
+               ) -> tuple[dict[str, dict[str, NDArray[np.float64]]], list[str]]:  # fmt: skip
+    """Return slots whose names are those of one part of the model, as of an optimizer of one of two networks.
+
+    A slot has all leaves of the part, in their shapes, and of one part alone: of two that are built alike none counts.
+
+    Returns:
+        Slot to leaf to array, and the places that are left.
+    """
+    parts: dict[str, dict[str, tuple[int, ...]]] = {}
+    for leaf, value in model.leaves.items():
+        if leaf in model.statistics:
+            continue
+        keys = leaf.split(".")
+        for at in range(1, len(keys)):
+            parts.setdefault(".".join(keys[:at]), {})[".".join(keys[at:])] = value.shape
+    shapes = {place: np.shape(view.arrays[place]) for place in loose if view.arrays[place].dtype.kind == "f"}
+    homes: dict[str, set[str]] = {}
+    for part, inner in parts.items():
+        name, shape = next(iter(inner.items()))
+        for place in (one for one, other in shapes.items() if one.endswith(f".{name}") and other == shape):
+            home = place.removesuffix(f".{name}")
+            if all(shapes.get(f"{home}.{other}") == size for other, size in inner.items()):
+                homes.setdefault(home, set()).add(part)
+    found: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for home, fitting in homes.items():
+        if len(fitting) == 1:
+            part = fitting.pop()
+            found[home] = {
+                f"{part}.{name}": np.asarray(view.arrays[f"{home}.{name}"], np.float64) for name in parts[part]
+            }
+    taken = {f"{home}.{name}" for home, held in found.items() for part in parts for name in parts[part]
+             if f"{part}.{name}" in held}  # fmt: skip
+    return found, [place for place in loose if place not in taken]
 
 
 def _joined(named: dict[str, dict[str, NDArray[np.float64]]]) -> dict[str, dict[str, NDArray[np.float64]]]:

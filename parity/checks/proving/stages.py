@@ -141,7 +141,9 @@ class Proving:
         parting = parting_of(subjects, self.rules, mapped.found)
         said = next((line for line in lines[1:] if not line.startswith("unsure")), lines[0])
         more = [line.strip() for line in parting.text().splitlines()[:6]] if parting.what else []
-        return PortStage("forward", "broken", said, parting.cause, tuple(more))
+        alone = mapped.found.alone if mapped.found is not None else ()
+        cause = parting.cause or ("; ".join(f"a leaf of {what}: {why}" for what, why in alone[:2]))
+        return PortStage("forward", "broken", said, cause, tuple(more))
 
     def _loss(self) -> PortStage:
         if self.pairing is None or self.trainers is None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from parity.checks.proving.averages import average_of
-from parity.checks.proving.effective import SAME, TakenParts, one_value, taken_of
+from parity.checks.proving.clip_causes import clip_cause, whole_times
+from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
@@ -109,13 +110,18 @@ def _taken_cause(walk: TwoWalks) -> str:
     there = taken_of(walk.lanes[1].moments[1].slots, MODEL, over(grads, grads=True), over(start))
     if here is None or there is None:
         which = "the trainer" if here is None else "the port"
-        return f"no slot of {which} holds a gradient: the other keeps {(there or here).slot}" if here or there else ""  # type: ignore[union-attr]
+        lane = walk.lanes[0 if here is None else 1]
+        more = [place for place, array in lane.moments[1].view.arrays.items() if np.size(array) >= FEWEST]
+        known = sum(len(held) for held in lane.moments[1].slots.values())
+        if not (here or there) or len(more) > known:
+            return ""  # arrays that belong to no leaf that is known may be its moments
+        return f"state: no slot of {which} holds a part of the gradient, as {(there or here).slot} of the other does"  # type: ignore[union-attr]
     gradient = over(grads, grads=True)
     return (
         _rate_in_momentum(here, there, walk)
         or _decay_cause(here, there)
         or _clip_value_cause(here, there, walk)
-        or _scale_cause(here, there, gradient)
+        or _scale_cause(here, there, gradient, walk)
     )
 
 
@@ -169,7 +175,7 @@ def _clip_value_cause(here: TakenParts, there: TakenParts, walk: TwoWalks) -> st
     return ""
 
 
-def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:
+def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays, walk: TwoWalks) -> str:
     """Return why one took another multiple of the gradient than the other."""
     if here.loose or there.loose:
         return ""  # what is no multiple of the gradient has no scale
@@ -209,18 +215,12 @@ def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays) -> s
     if second is not None and abs(second * ratio**2 - 1.0) <= 1e-3 and abs(ratio - 1.0) > 1e-3:
         return f"beta1: the first moment takes {ratio:.6g} times as much of the gradient there as here"
     norm = float(np.sqrt(sum(float((g * g).sum()) for g in gradient.values())))
-    return _clip_cause(ratio, norm, here, there, gradient)
+    return _clip_cause(ratio, norm, here, there, gradient, walk)
 
 
-def _whole(ratio: float, close: float) -> str:
-    """Return a ratio that is a whole number of at least 2, or one by such a number; empty where it is none."""
-    for value, words in ((ratio, ""), (1 / ratio if ratio else 0.0, "1/")):
-        if round(value) >= 2 and abs(value - round(value)) <= close * value and value < 1e4:
-            return f"{words}{round(value)}"
-    return ""
-
-
-def _clip_cause(ratio: float, norm: float, here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:
+def _clip_cause(
+    ratio: float, norm: float, here: TakenParts, there: TakenParts, gradient: LeafArrays, walk: TwoWalks
+) -> str:
     """Return why all gradients are scaled alike: by clipping, or before it.
 
     Where both clip, c / (norm + epsilon) takes any scale back but for the epsilon: what is left tells the scale.
@@ -230,18 +230,11 @@ def _clip_cause(ratio: float, norm: float, here: TakenParts, there: TakenParts, 
         if abs(share) <= 1e-3:
             return f"clip epsilon: 1e-6 is added to the norm of the gradients {words}"
         scale = share if words.startswith("there") else 1 / share
-        if whole := _whole(scale, 1e-3):
+        if whole := whole_times(scale, 1e-3):
             return f"accumulation: before both clip, the gradients of the port are {whole} times the trainer's"
-    for words, share in (("the port's are {0} times the trainer's, whose norm is clipped to 1, and are not clipped", ratio / (norm + EPSILON)),
-                         ("the port's are {0} times the trainer's, whose norm is clipped to 1, and are not clipped", ratio / norm),
-                         ("the trainer's, which are not clipped, are {0} times the port's, whose norm is clipped to 1", 1 / ratio / (norm + EPSILON)),
-                         ("the trainer's, which are not clipped, are {0} times the port's, whose norm is clipped to 1", 1 / ratio / norm)):  # fmt: skip
-        if whole := _whole(share, 1e-9):
-            return f"accumulation: of the gradients, {words.format(whole)}"
-        if abs(share - 1.0) <= 1e-9 < abs(norm - 1.0):
-            who, other = ("the trainer", "the port") if words.startswith("the port") else ("the port", "the trainer")
-            return f"clipping: {who} clips the norm of the gradients ({norm:.6g}) to 1, {other} does not clip it"
-    if whole := _whole(ratio, 1e-9):
+    if cause := clip_cause(walk, here, there, norm):
+        return cause
+    if whole := whole_times(ratio, 1e-9):
         return (
             f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
             "taken twice or not at all)"
