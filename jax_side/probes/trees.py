@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -88,7 +89,8 @@ def _build(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mappi
     given = dict(kwargs)
     try:
         # the metaclass of NNX takes anything, its classes do not
-        own = getattr(made, "__init__") if isinstance(made, type) else made  # noqa: B009
+        own = made.func if isinstance(made, partial) else made
+        own = getattr(own, "__init__") if isinstance(own, type) else own  # noqa: B009
         wanted = inspect.signature(own).parameters
     except (TypeError, ValueError):
         wanted = {}  # type: ignore[assignment]
