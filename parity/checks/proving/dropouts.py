@@ -78,6 +78,12 @@ def compare_dropouts(pairing: Pairing) -> DropoutFinding:
         one, two = subjects.evaluate(values, pairing.over(values), calls=True)
     except SpecError as error:
         return DropoutFinding("inconclusive", f"dropout: calls of modules cannot be seen: {error}")
+    for model in (subjects.first, subjects.second):
+        if model.dropped:
+            rates = ", ".join(f"{rate:g}" for rate in model.dropped)
+            said = (f"{model.name} drops at {len(model.dropped)} modules of equinox (rates {rates}), whose calls are "
+                    "not seen: build both at rate zero, or give the masks in the batch")  # fmt: skip
+            return DropoutFinding("inconclusive", said)
     a, b = _seen(subjects.first, one.calls), _seen(subjects.second, two.calls)
     if a.unknown or b.unknown:
         where = ", ".join(
@@ -92,8 +98,8 @@ def compare_dropouts(pairing: Pairing) -> DropoutFinding:
                     "rate zero, or give the masks in the batch")  # fmt: skip
             return DropoutFinding("inconclusive", said)
     if a.inside != b.inside:
-        rates = [", ".join(f"{rate:g}" for rate in one.inside) or "none" for one in (a, b)]
-        said = f"dropout within modules: rates {rates[0]} in {a.name}, {rates[1]} in {b.name}"
+        own = [", ".join(f"{rate:g}" for rate in one.inside) or "none" for one in (a, b)]
+        said = f"dropout within modules: rates {own[0]} in {a.name}, {own[1]} in {b.name}"
         return DropoutFinding("broken", said)
     if said := _parted(a, b):
         return DropoutFinding("broken", said)
