@@ -25,15 +25,19 @@ if TYPE_CHECKING:
     from parity.contract import StepRecord, Trainer, Validation
     from parity.convert import seal
     from parity.spec import RunSpec, preset
-    from parity.state import TrainingState
+    from parity.state import DistributedOrder, LoaderOrder, OrderedSource, TorchGenerator, TrainingState
 
 __all__ = [
+    "DistributedOrder",
     "HandoverBrokenError",
+    "LoaderOrder",
     "MapBrokenError",
+    "OrderedSource",
     "PortBrokenError",
     "ResumeBrokenError",
     "RunSpec",
     "StepRecord",
+    "TorchGenerator",
     "Trainer",
     "TrainingState",
     "TwinsDifferError",
@@ -59,11 +63,15 @@ __all__ = [
 ]
 
 _PACKAGES = {
+    "DistributedOrder": "state",
     "HandoverBrokenError": "checks.ports",
+    "LoaderOrder": "state",
     "MapBrokenError": "checks.models",
+    "OrderedSource": "state",
     "PortBrokenError": "checks.proving",
     "ResumeBrokenError": "checks.resume",
     "RunSpec": "spec",
+    "TorchGenerator": "state",
     "TrainingState": "state",
     "TwinsDifferError": "checks.ports",
     "assert_handover": "checks.ports",

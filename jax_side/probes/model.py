@@ -54,6 +54,7 @@ class JaxProbe:
         self.fixed = tuple(self._rest)
         self.ties: Mapping[str, tuple[str, ...]] = {}
         self.statistics, self.collections = tree.statistics & set(moving), tree.collections
+        self.dropped = tree.dropped
         self._called: dict[str, Mapping[str, object]] = {}
         self._programs: dict[tuple[Any, ...], Any] = {}
         self._lifted, self._narrow = tree, ()  # type: tuple[ModelTree, tuple[str, ...]]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -40,6 +42,8 @@ class ModelTree:
     pair of a module of linen and its variables, or the pair of parameters and a function."""
     wide: Callable[[], tuple[ModelTree, tuple[str, ...]]] | None = None
     """NNX: returns it with float64 in place of the narrow types that its modules compute in, and these modules."""
+    dropped: tuple[float, ...] = ()
+    """Rates of dropouts whose calls are not seen: those of equinox, which lie inside of `vmap`."""
 
 
 def keys_of(path: Sequence[Any]) -> str:
@@ -74,7 +78,10 @@ def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapp
     if isinstance(built, tuple) and len(built) == 2 and callable(built[1]) and not callable(built[0]):
         return _function(built[0], built[1])
     if callable(built) and _has_arrays(built):
-        return _callable_tree(built)
+        return _callable_tree(*without_dropout(built))
+    if _is_stateful(built):
+        raise SpecError(option, f"{name} gave a module of equinox with its State: running statistics of equinox are "
+                        "not looked at; give a model without a stateful layer")  # fmt: skip
     raise SpecError(
         option,
         f"{name} gave {type(built).__name__}; expected a module of NNX or linen, a pytree that can be called, or a "
@@ -88,7 +95,8 @@ def _build(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mappi
     given = dict(kwargs)
     try:
         # the metaclass of NNX takes anything, its classes do not
-        own = getattr(made, "__init__") if isinstance(made, type) else made  # noqa: B009
+        own = made.func if isinstance(made, partial) else made
+        own = getattr(own, "__init__") if isinstance(own, type) else own  # noqa: B009
         wanted = inspect.signature(own).parameters
     except (TypeError, ValueError):
         wanted = {}  # type: ignore[assignment]
@@ -107,6 +115,35 @@ def _build(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mappi
 
 def _has_arrays(value: Any) -> bool:
     return any(isinstance(one, jax.Array) for one in jax.tree.leaves(value))
+
+
+def _equinox() -> Any:
+    """Return equinox where the user's own code has imported it; it is not imported for this."""
+    return sys.modules.get("equinox")
+
+
+def without_dropout(built: Any) -> tuple[Any, tuple[float, ...]]:
+    """Return a module of equinox whose dropouts drop nothing, and their rates; anything else as it is."""
+    equinox = _equinox()
+    if equinox is None or not isinstance(built, equinox.Module):
+        return built, ()
+    rates: list[float] = []
+
+    def is_dropout(one: Any) -> bool:
+        return isinstance(one, equinox.nn.Dropout)
+
+    def still(one: Any) -> Any:
+        if not is_dropout(one):
+            return one
+        rates.extend([float(one.p)] if one.p else [])
+        return equinox.nn.Dropout(0.0, inference=one.inference)
+
+    return jax.tree.map(still, built, is_leaf=is_dropout), tuple(rates)
+
+
+def _is_stateful(built: Any) -> bool:
+    equinox = _equinox()
+    return equinox is not None and isinstance(built, tuple) and any(isinstance(x, equinox.nn.State) for x in built)
 
 
 def modes_of(function: Any) -> dict[str, bool]:
@@ -217,7 +254,7 @@ def _function(params: Any, function: Any) -> ModelTree:
                      assemble=lambda values: (whole(values), function))  # fmt: skip
 
 
-def _callable_tree(built: Any) -> ModelTree:
+def _callable_tree(built: Any, dropped: tuple[float, ...]) -> ModelTree:
     flat, tree = jax.tree_util.tree_flatten_with_path(built)
     names = [keys_of(path) for path, _ in flat]
     moving = {
@@ -235,4 +272,4 @@ def _callable_tree(built: Any) -> ModelTree:
         leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, flat, strict=True)]
         return jax.tree_util.tree_unflatten(tree, leaves)
 
-    return ModelTree(moving, call, notes=_said(modes), assemble=whole)
+    return ModelTree(moving, call, notes=_said(modes), assemble=whole, dropped=dropped)

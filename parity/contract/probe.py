@@ -72,6 +72,8 @@ class ModelProbe(Protocol):
     """Leaf to the collection in which a converted checkpoint has it; no entry for the usual one."""
     fixed: tuple[str, ...]
     """Further arrays, which stay as they are."""
+    dropped: tuple[float, ...]
+    """Rates of dropouts that were switched off and whose calls are not seen."""
     notes: tuple[str, ...]
     """What was assumed to call it."""
 

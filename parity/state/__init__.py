@@ -1,4 +1,4 @@
-"""State of a training: named leaves and their digests, and the neutral tables of optimizers and schedules.
+"""State of a training: named leaves and their digests, neutral tables of optimizers and schedules, orders of data.
 
 Knows no framework, no directory and no trainer.
 """
@@ -60,6 +60,12 @@ from parity.state.schedule_state import (
     pack_schedule,
     unpack_schedule,
 )
+from parity.state.torch_order import (
+    DistributedOrder,
+    LoaderOrder,
+    OrderedSource,
+    TorchGenerator,
+)
 from parity.state.training_state import (
     TrainingState,
     take_count,
@@ -73,16 +79,20 @@ __all__ = [
     "ArrayText",
     "Difference",
     "DigestSchema",
+    "DistributedOrder",
     "Exchange",
     "GroupRule",
     "LeafDigest",
     "LeafSize",
+    "LoaderOrder",
     "NeutralGroup",
     "NeutralOptimizer",
     "OptimizerKind",
     "Order",
+    "OrderedSource",
     "SharedLeaf",
     "Slot",
+    "TorchGenerator",
     "TrainingState",
     "assign_groups",
     "block_shape",

@@ -35,7 +35,7 @@ def initial() -> dict[str, np.ndarray]:
     draws = np.random.default_rng(2)
     shapes = {"first.weight": (WIDTH, FEATURES), "first.bias": (WIDTH,), "norm.weight": (WIDTH,),
               "norm.bias": (WIDTH,), "last.weight": (CLASSES, WIDTH), "last.bias": (CLASSES,)}  # fmt: skip
-    return {name: (draws.normal(size=shape) / 3 + (name == "norm.weight")).astype(np.float32)
+    return {name: (draws.normal(size=shape) / 3 * (len(shape) > 1) + (name == "norm.weight")).astype(np.float32)
             for name, shape in shapes.items()}  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 import parity
 from parity.checks.ports import hands_over
 from parity.checks.proving.opened import sources_of
-from parity.checks.proving.trained import resume_stage
+from parity.checks.proving.trained import handover_stage, resume_stage
 from tests.ports import loops
 
 SIDES = {"torch": loops.TORCH, "nnx": loops.NNX, "optax": loops.OPTAX}
@@ -26,7 +26,7 @@ def resumed(torch, jax):
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.parametrize("jax", ["nnx", "optax"])
+@pytest.mark.parametrize("jax", [pytest.param("nnx", marks=pytest.mark.soak), "optax"])
 def test_the_loops_of_both_resume_exactly(jax):
     found = resumed(SIDES["torch"], SIDES[jax])
     assert found.verdict == "holds", found
@@ -59,10 +59,19 @@ def handed(way, lost="", back=None):
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.parametrize("way", [("torch", "nnx"), ("optax", "torch")], ids="-".join)
+@pytest.mark.parametrize("way", [("torch", "nnx"), pytest.param(("nnx", "torch"), marks=pytest.mark.soak)], ids=str)
 def test_a_run_goes_over_in_either_direction_and_back(way):
     found = handed(way, back=WAYS[way[1], way[0]])
     assert (found.verdict, found.handovers, found.pairs) == ("holds", (6, 9), 18), found.text()
+
+
+@pytest.mark.takes_seconds
+def test_rounding_where_the_noise_of_the_first_cannot_be_measured_is_never_red():
+    """Parameters of plain Optax cannot be moved, and its bias correction in float32 is beyond PyTorch's own noise."""
+    found = handed(("optax", "torch"), back=WAYS["torch", "optax"])
+    assert found.verdict in ("holds", "inconclusive"), found.text()
+    if found.verdict == "inconclusive":
+        assert "compare in float64" in found.text()
 
 
 FIRST = {("torch", "nnx"): ("exp_avg", "schedule"), ("optax", "torch"): ("exp_avg_sq", "count", "schedule")}
@@ -92,7 +101,7 @@ def test_a_port_is_proven_from_the_interface_to_a_handover_there_and_back():
 
 @pytest.mark.takes_seconds
 def test_a_conversion_back_that_loses_something_is_told_in_a_port():
-    back = partial(loops.from_nnx, lost="exp_avg")
-    found = parity.prove_port(torch=loops.TORCH, jax=loops.NNX, steps=2, back=back)
-    assert found.verdict == "broken"
-    assert (found.parted.name, found.cause.partition(",")[0]) == ("handover", "optimizer.first_moment"), found.text()
+    both = sources_of({"torch": (loops.TORCH, ()), "jax": (loops.NNX, ())}, {})
+    found = handover_stage(*both, None, partial(loops.from_nnx, lost="exp_avg"))
+    assert (found.verdict, found.cause.partition(",")[0]) == ("broken", "optimizer.first_moment"), found
+    assert "--back" in handover_stage(*both, None, None).said

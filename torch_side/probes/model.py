@@ -100,6 +100,7 @@ class TorchProbe:
         self.leaves = {path: one.detach().to(torch.float64).numpy().copy() for path, one in leaves.items()}
         self.ties, self.statistics = ties, frozenset(statistics)
         self.collections: Mapping[str, str] = {}
+        self.dropped: tuple[float, ...] = ()
         self._modules = dict(module.named_modules())
 
     def evaluate(

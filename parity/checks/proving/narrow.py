@@ -19,6 +19,7 @@ from parity.checks.ports import ARRAY_LIMIT, CLOSE
 from parity.checks.progress import tell
 from parity.checks.proving.lockstep import AHEAD, MODEL, Lane
 from parity.checks.proving.losses import Pairing, other_values
+from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.sources import PortTrainer
 from parity.checks.proving.verdict import PortStage
 from parity.contract import Precision, StepBatch
@@ -26,8 +27,6 @@ from parity.errors import SpecError
 from parity.results import Verdict
 
 __all__ = ["hidden", "judge_narrow", "of_rounding"]
-
-Leaves = Mapping[str, NDArray[np.float64]]
 
 ROUNDS = (2, 4, 8, SEEDS)
 """Nudged runs of each side after which it is looked whether the two agree: more runs only widen what passes."""
@@ -38,12 +37,12 @@ class _Run:
     """One run of one trainer."""
 
     losses: list[float] = field(default_factory=list)
-    models: dict[int, Leaves] = field(default_factory=dict)
+    models: dict[int, LeafArrays] = field(default_factory=dict)
     """Completed updates to the leaves of the second model, where they are compared."""
 
 
 def judge_narrow(
-    pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Leaves, steps: int, precision: Precision
+    pairing: Pairing, first: PortTrainer, second: PortTrainer, values: LeafArrays, steps: int, precision: Precision
 ) -> PortStage:
     """Take the loss with its gradients and train both in a type, and judge all by its measured envelope.
 
@@ -118,13 +117,13 @@ def of_rounding(parted: PortStage, precision: str) -> PortStage:
     return replace(parted, cause=why)
 
 
-def _judge_losses(name: str, pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Leaves,
+def _judge_losses(name: str, pairing: Pairing, first: PortTrainer, second: PortTrainer, values: LeafArrays,
                   precision: Precision) -> PortStage | None:  # fmt: skip
     """Return that the losses, or their gradients, part at the start and at drawn values; None where they do not."""
     for step, at in ((0, values), (1, other_values(pairing, 41))):
         batches = first.batch(step), second.batch(step)
 
-        def evaluate(given: Leaves, batches: tuple[StepBatch, StepBatch] = batches) -> list[dict[str, Any]]:
+        def evaluate(given: LeafArrays, batches: tuple[StepBatch, StepBatch] = batches) -> list[dict[str, Any]]:
             one = first.probe.loss(given, batches[0], precision)
             two = second.probe.loss(pairing.over(given), batches[1], precision)
             return [{"": one.loss, **pairing.over(one.gradients, grads=True)}, {"": two.loss, **two.gradients}]
@@ -161,13 +160,13 @@ def _worst_of(base: list[dict[str, Any]], widest: Mapping[str, float], precision
     return found, multiple
 
 
-def _nudged(start: Leaves, seed: int, precision: Precision) -> Iterator[tuple[str, NDArray[np.float64]]]:
+def _nudged(start: LeafArrays, seed: int, precision: Precision) -> Iterator[tuple[str, NDArray[np.float64]]]:
     draws = np.random.default_rng([11, seed])
     for leaf, value in start.items():
         yield leaf, one_ulp_away(value, draws.random(value.shape) < 0.5, precision)
 
 
-def _train(pairing: Pairing, trainer: PortTrainer, values: Leaves, steps: int, precision: Precision, second: bool
+def _train(pairing: Pairing, trainer: PortTrainer, values: LeafArrays, steps: int, precision: Precision, second: bool
            ) -> _Run:  # fmt: skip
     """Train and keep the losses, and the leaves at the steps at which they are compared."""
     given = pairing.over(values) if second else values

@@ -9,6 +9,7 @@ from parity.checks.models import MappedModels, Subjects, map_opened, parting_of,
 from parity.checks.ports import Convert
 from parity.checks.progress import tell
 from parity.checks.proving.batches import compare_batches
+from parity.checks.proving.dropouts import compare_dropouts
 from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
 from parity.checks.proving.initial import compare_starts
 from parity.checks.proving.lockstep import AHEAD
@@ -128,6 +129,12 @@ class Proving:
         self.figures |= {"outputs": proof.outputs or 0.0, "gradients of outputs": proof.gradients or 0.0}
         said = (f"{len(subjects.first.leaves)} leaves, outputs differ by {proof.outputs:.1e} and gradients by "
                 f"{proof.gradients:.1e} at most")  # fmt: skip
+        dropped = compare_dropouts(self.pairing)
+        if dropped.verdict == "broken":
+            return PortStage("forward", "broken", dropped.said, dropped.said.partition(",")[0], (said,))
+        if dropped.verdict == "inconclusive":
+            return PortStage("forward", "inconclusive", dropped.said, lines=(said,))
+        self.notes += [dropped.said] if dropped.said else []
         return PortStage("forward", "holds", said)
 
     def _forward_parted(self, subjects: Subjects, mapped: MappedModels) -> PortStage:
