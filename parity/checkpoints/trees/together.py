@@ -111,7 +111,7 @@ def digest_held(held: Mapping[str, HeldArray], group: SavingGroup, orders: Mappi
 
     try:
         return digest_together(map(leaf, sorted(held)), group.exchange, group.index, group.count)
-    except (StateError, ValueError) as error:
+    except StateError as error:
         raise CheckpointError(f"the parts that processes hold are not one array: {error}") from error
 
 
