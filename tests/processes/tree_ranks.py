@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 from functools import partial
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from parity.checkpoints import read_seal
 
 RANK, COUNT = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
@@ -157,7 +160,26 @@ def save(side: Any, ranks: Any, home: Path) -> Any:
         for step in (1, 2):
             assert manager.save(step, {"state": ranks.tree(step), "note": {"step": step}}, metric=float(step))
         manager.wait()
-        return [manager.all_steps(), manager.latest_step(), manager.best_step()]
+        found = [manager.all_steps(), manager.latest_step(), manager.best_step()]
+    if RANK == 0:
+        flip_a_bit(home / "state", home / "damaged")
+    return found
+
+
+def flip_a_bit(saved: Path, copied: Path) -> None:
+    """Copy a checkpoint, and change a bit in a leaf of it."""
+    shutil.copytree(saved, copied)
+    (place, *_) = next(at for name, at in read_seal(copied).places.items() if "rows" in name)
+    file = copied / place.file
+    data = bytearray(file.read_bytes())
+    data[place.start + place.size // 2] ^= 1
+    file.write_bytes(data)
+
+
+def alone(side: Any, ranks: Any, home: Path) -> Any:
+    """In one process: restore what several have saved, and save the same trees."""
+    (home / "alone").mkdir()
+    return [restore(side, ranks, home), save(side, ranks, home / "alone")]
 
 
 def restore(side: Any, ranks: Any, home: Path) -> Any:
@@ -270,7 +292,7 @@ def alike(side: Any, ranks: Any, home: Path) -> Any:
     return [found.step, split, apart]
 
 
-CASES = {one.__name__: one for one in (save, restore, refused, full, killed, misread, damaged, alike)}
+CASES = {one.__name__: one for one in (save, restore, alone, refused, full, killed, misread, damaged, alike)}
 
 
 def main() -> None:
