@@ -26,6 +26,8 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
 
     The directory is an Orbax checkpoint, which Orbax restores by itself, beside a seal and a description of the tree.
 
+    Where JAX has several processes, all call it at once, with the same tree (docs/scale.md).
+
     Args:
         path: A local directory that does not exist, or the URL of a place at a store where nothing is
             (docs/remote.md); the tree is there when this returns.

@@ -43,8 +43,7 @@ def digest_together(leaves: Iterable[SharedLeaf], exchange: Exchange, index: int
         count: Number of processes.
 
     Raises:
-        StateError: Copies of a leaf differ.
-        ValueError: Elements of a copy are in no process, or in two.
+        StateError: Copies of a leaf differ, or elements of one are in no process, or in two.
     """
     found: dict[str, str] = {}
     waiting: list[SharedLeaf] = []
@@ -59,31 +58,60 @@ def digest_together(leaves: Iterable[SharedLeaf], exchange: Exchange, index: int
 
 
 def _exchanged(leaves: list[SharedLeaf], exchange: Exchange, index: int, count: int) -> dict[str, str]:
-    """Return the digests of leaves: each process completes a share of their blocks, and all learn of those."""
-    own = [one.digests() for one in leaves]
+    """Return the digests of leaves: each process completes a share of their blocks, and all learn of those.
+
+    What is wrong in one process is told to all, so that all raise, and none waits for one that has.
+    """
+    problems: dict[str, str] = {}
+    own = [_attempted(one, problems) for one in leaves]
     owners = count * max(1, -(-sum(one.size for one in leaves) // (count * ROUND)))
     shares: list[dict[str, LeafDigest]] = [{} for _ in leaves]
     for owner in range(owners):
         every = exchange([{copy: d.packed(owner, owners) for copy, d in digests.items()} for digests in own])
         if owner % count == index:
-            _merge(shares, every)
+            _merge(leaves, shares, every, problems)
     whole: list[dict[str, LeafDigest]] = [{} for _ in leaves]
-    _merge(whole, exchange([{copy: digest.packed() for copy, digest in share.items()} for share in shares]))
-    found = {}
-    for one, copies in zip(leaves, whole, strict=True):
-        texts = {digest.text() for digest in copies.values()}
-        if not texts:
-            raise StateError(one.leaf, "no process holds any of it")
-        if len(texts) > 1:
-            raise StateError(one.leaf, f"devices that hold the same part of it differ: {' and '.join(sorted(texts))}")
-        found[one.leaf] = texts.pop()
-    return found
+    told = exchange([[{copy: digest.packed() for copy, digest in share.items()} for share in shares], problems])
+    for _, theirs in told:
+        problems |= theirs
+    if not problems:
+        _merge(leaves, whole, [digests for digests, _ in told], problems)
+    if problems:
+        leaf = min(problems)
+        raise StateError(leaf, problems[leaf])
+    return {one.leaf: _text(one.leaf, copies) for one, copies in zip(leaves, whole, strict=True)}
 
 
-def _merge(into: list[dict[str, LeafDigest]], every: list[Any]) -> None:
+def _attempted(one: SharedLeaf, problems: dict[str, str]) -> Mapping[str, LeafDigest]:
+    try:
+        return one.digests()
+    except ValueError as error:
+        problems[one.leaf] = str(error)
+        return {}
+
+
+def _merge(
+    leaves: list[SharedLeaf], into: list[dict[str, LeafDigest]], every: list[Any], problems: dict[str, str]
+) -> None:
     """Merge what processes have of each copy of each leaf."""
     for packed in every:
-        for copies, given in zip(into, packed, strict=True):
-            for copy, digest in given.items():
-                part = LeafDigest.unpacked(digest)
-                copies[copy].merge(part) if copy in copies else copies.setdefault(copy, part)
+        for one, copies, given in zip(leaves, into, packed, strict=True):
+            try:
+                for copy, digest in given.items():
+                    part = LeafDigest.unpacked(digest)
+                    copies[copy].merge(part) if copy in copies else copies.setdefault(copy, part)
+            except ValueError as error:
+                problems[one.leaf] = str(error)
+
+
+def _text(leaf: str, copies: Mapping[str, LeafDigest]) -> str:
+    """Return the text of all copies, which every process has by now."""
+    if not copies:
+        raise StateError(leaf, "no process holds any of it")
+    try:
+        texts = {digest.text() for digest in copies.values()}
+    except ValueError as error:
+        raise StateError(leaf, str(error)) from error
+    if len(texts) > 1:
+        raise StateError(leaf, f"devices that hold the same part of it differ: {' and '.join(sorted(texts))}")
+    return texts.pop()

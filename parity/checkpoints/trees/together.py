@@ -111,7 +111,7 @@ def digest_held(held: Mapping[str, HeldArray], group: SavingGroup, orders: Mappi
 
     try:
         return digest_together(map(leaf, sorted(held)), group.exchange, group.index, group.count)
-    except (StateError, ValueError) as error:
+    except StateError as error:
         raise CheckpointError(f"the parts that processes hold are not one array: {error}") from error
 
 
@@ -178,8 +178,10 @@ def agree(group: SavingGroup, what: str, own: Mapping[str, str]) -> None:
     names = dict.fromkeys(name for one in every for name in one)
     rows = [(name, _difference([one.get(name) for one in every])) for name in names]
     found = [(name, why) for name, why in rows if why]
-    first = "they have another order" if not found else ""
-    raise CheckpointError(f"processes that {what} together do not give the same: {first}".rstrip(": ") + ":", found)
+    if not found:
+        found = [("the leaves", "stand in another order")]
+    remedy = "; what each has for itself, such as a generator, has to be gathered first" if what == "save" else ""
+    raise CheckpointError(f"processes that {what} together do not give the same{remedy}:", found)
 
 
 def _difference(texts: Sequence[str | None]) -> str:
