@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -53,6 +54,15 @@ def rmsprop(
     return make("RMSprop", {**own, "centered": centered, "maximize": maximize}, options)
 
 
+@partial(jax.jit, inline=True)
+def _less_square(x: jax.Array, mean: jax.Array) -> jax.Array:
+    """Return x - mean * mean in one rounding, as PyTorch contracts it: negative in both or in neither.
+
+    Compiled by itself too, as the two operations of a step that is not compiled would round twice.
+    """
+    return x - mean * mean
+
+
 def _rmsprop(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[jax.Array, Slots]:
     h, alpha = at.h, at.h["alpha"]
     if has_effect(h["weight_decay"]):
@@ -63,7 +73,7 @@ def _rmsprop(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple
     if "first_moment" in slots:
         mean = at.stored(lerp(slots["first_moment"], g, 1 - alpha))
         new["first_moment"] = mean
-        variance = at.stored(variance - mean * mean)  # contracted here and in PyTorch: negative in both or in neither
+        variance = at.stored(_less_square(variance, mean))
     scale = at.stored(at.stored(jnp.sqrt(variance)) + at.term(h["eps"], g))
     if "momentum" not in slots:
         return -like(h["lr"], g) * g / scale, new

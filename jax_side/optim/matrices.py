@@ -56,7 +56,7 @@ def _adafactor(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tup
     h = at.h
     eps1 = h["eps"][0] if h["eps"][0] is not None else float(jnp.finfo(p.dtype).eps)
     weight, keep = at.once["weight"], at.stored
-    size = jnp.maximum(h["eps"][1], keep(_norm(p)) / _root(p))
+    size = _at_least(h["eps"][1], keep(_norm(p)) / _root(p))
     rate = size * like(at.once["rate"], p)
     start = at.decayed(p)
     if g.ndim > 1:
@@ -70,7 +70,7 @@ def _adafactor(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tup
         variance = keep(lerp(slots["variance"], keep(g * g), weight))
         slots = {"variance": variance}
     step = keep(keep(jax.lax.rsqrt(jnp.maximum(variance, eps1 * eps1))) * g)
-    factor = -rate / jnp.maximum(1.0, keep(_norm(step)) / (_root(step) * h["d"]))
+    factor = -rate / _at_least(1.0, keep(_norm(step)) / (_root(step) * h["d"]))
     return moved(p, start, keep(factor) * step), slots
 
 
@@ -81,6 +81,14 @@ def _adafactor_scalars(h: Mapping[str, Any], t: jax.Array, first: jax.Array, kep
 def _norm(x: jax.Array, axis: int | None = None) -> jax.Array:
     """Return the root of the sum of squares, over all elements or along an axis that stays."""
     return jnp.sqrt(jnp.sum(x * x, axis=axis, keepdims=axis is not None))
+
+
+def _at_least(least: float, x: jax.Array) -> jax.Array:
+    """Return the larger of two scalars as Python's `max` does, which torch calls: `least` where x is NaN.
+
+    So a gradient with one NaN spoils that element alone, not all that a norm is taken of.
+    """
+    return jnp.where(x > least, x, like(least, x))
 
 
 def _root(x: jax.Array) -> float:

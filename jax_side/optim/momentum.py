@@ -142,11 +142,12 @@ def _rprop(g: jax.Array, p: jax.Array, slots: Slots, at: StepContext) -> tuple[j
     del p
     (minus, plus), (low, high) = at.h["etas"], at.h["step_sizes"]
     sign = product_sign(g, slots["previous_gradient"])
-    factor = jnp.where(sign > 0, plus, jnp.where(sign < 0, minus, jnp.where(sign == 0, 1, sign)))
+    factor = jnp.where(sign > 0, plus, jnp.where(sign < 0, minus, 1))  # torch's sign of NaN is 0: nothing moves
     size = jnp.where(at.first, like(at.h["lr"], g), slots["step_size"])
     size = jnp.clip(at.stored(size * at.stored(factor.astype(g.dtype))), low, high)
     held = jnp.where(sign < 0, 0, g)
-    return -jnp.sign(held) * size, {"previous_gradient": held, "step_size": size}
+    way = jnp.where(jnp.isnan(held), 0, jnp.sign(held))
+    return -way * size, {"previous_gradient": held, "step_size": size}
 
 
 def asgd(

@@ -23,7 +23,8 @@ __all__ = ["is_foreign", "is_other_tools", "print_foreign_path", "verify_foreign
 
 def is_foreign(path: Path) -> bool:
     """Return whether a path is a checkpoint that has no seal of ours and lies in no run of ours."""
-    if os.path.lexists(path / FILE) or path.resolve().parent.name == "checkpoints" or _is_run(path):
+    parent = os.path.dirname(os.path.realpath(path))  # Path.resolve raises for a link that leads to itself
+    if os.path.lexists(path / FILE) or os.path.basename(parent) == "checkpoints" or _is_run(path):
         return False
     return path.exists() and (path.is_file() or is_checkpoint(path))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import shlex
 import signal
 import sys
@@ -18,6 +19,9 @@ from parity.runs import leave
 from parity.storage import reason
 
 __all__ = ["main"]
+
+NO_SUCH_PLACE = (errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors of the system that no path of this name can be without: too long, or a link that leads to itself."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,10 +57,10 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # `check`, and `train` once it trains, handle signals themselves
         print("parity: SIGINT: stopped", file=sys.stderr)
         return 128 + signal.SIGINT
-    except (NotADirectoryError, IsADirectoryError) as error:
-        say(f"parity: error: {reason(error, 'use')}; name another path", sys.stderr)
-        return ParityError.exit_code
     except OSError as error:  # a full or read-only disk, mostly: the message names the file
+        if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno in NO_SUCH_PLACE:
+            say(f"parity: error: {reason(error, 'use')}; name another path", sys.stderr)
+            return ParityError.exit_code
         say(f"parity: error: {reason(error, 'use')}", sys.stderr)
         return EXIT_CODES["crashed"]
     except Exception:  # our own fault: never to be taken for a verdict

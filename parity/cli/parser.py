@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 import textwrap
+import unicodedata
 from typing import IO, Any, NoReturn
 
 from parity.errors import similar
@@ -57,7 +58,16 @@ def say(text: str, file: IO[str] | None = None) -> None:
     """
     file = sys.stdout if file is None else file
     width = _columns(file)
-    print("\n".join(line for one in text.splitlines() for line in _fit(one, width)), file=file)
+    print("\n".join(line for one in _harmless(text).splitlines() for line in _fit(one, width)), file=file)
+
+
+def _harmless(text: str) -> str:
+    """Return a text whose control and direction characters are spelled out: the name of a file may have any."""
+    return "".join(repr(c)[1:-1] if unicodedata.category(c) in _STEERING and c not in "\n\t" else c for c in text)
+
+
+_STEERING = ("Cc", "Cf", "Cs")
+"""Categories of characters that act on a terminal, or that no encoding writes."""
 
 
 def _fit(line: str, width: int | None) -> list[str]:

@@ -49,6 +49,8 @@ def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, 
     if which == "latest" and (folder / TRACKER).is_file():
         return newest_of_megatron(folder), f"the file {TRACKER} names it"
     if not numbered:
+        if is_checkpoint(folder):
+            raise CheckpointError(f"{folder} is one checkpoint, and holds no others with a number in their names")
         raise CheckpointError(f"{folder} holds no checkpoint with a number in its name; there are {_names(folder)}")
     number = max(numbered) if which == "latest" else which
     found = numbered.get(number, [])
@@ -62,9 +64,15 @@ def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, 
 
 
 def _numbered(folder: Path) -> dict[int, list[Path]]:
-    """Return the checkpoints below a directory by the last number in their names; drafts are left out."""
+    """Return the checkpoints below a directory by the last number in their names; drafts are left out.
+
+    The files of a directory that is a checkpoint itself are parts of it, such as the random states of one process.
+    """
     found: dict[int, list[Path]] = {}
+    of_one = is_checkpoint(folder)
     for entry in sorted(folder.iterdir()):
+        if of_one and entry.is_file():
+            continue
         match = _STEP.search(entry.stem if entry.is_file() else entry.name)
         if match and not _TEMPORARY.search(entry.name) and is_checkpoint(entry):
             found.setdefault(int(match[1]), []).append(entry)

@@ -173,6 +173,10 @@ def _require_state(opened: Source) -> Source:
             f"{opened.path} is an {opened.tree} as a whole, which only its code could rebuild: load it with PyTorch "
             "and save its state_dict() instead"
         )
+    if isinstance(opened.tree, Array):
+        raise CheckpointError(
+            f"{opened.path} is one array, {opened.tree}, without a name: save it in a dict, such as {{'weight': x}}"
+        )
     return opened
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from parity.errors import CheckpointError, explain
 from parity.formats.array import BLOCK_BYTES, Array, Box, dtype_named, extents
 from parity.formats.ocdbt import files_of, stored_values
-from parity.formats.orbax_chunks import Grid, check_chunks
+from parity.formats.orbax_chunks import Grid, check_chunks, key_below
 from parity.formats.raw_chunks import RawChunks
 
 __all__ = ["ItemArrays"]
@@ -90,7 +90,7 @@ class ItemArrays:
                     elif isinstance(one.value, bytes) and held + one.size <= CACHE_BYTES:
                         self._inline[one.key], held = one.value, held + one.size
             self._sizes = stored
-            reads = {key: store.read(key) for name in wanted if (key := f"{name}/{suffix}") not in texts}
+            reads = {key: store.read(key) for name in wanted if (key := key_below(name, suffix)) not in texts}
             texts.update((key, made.value) for key, read in reads.items() if (made := read.result()).state == "value")
         except CheckpointError:
             raise
@@ -98,7 +98,7 @@ class ItemArrays:
             raise CheckpointError(f"{self.root} cannot be read: {str(error)[:300]}") from error
         found: dict[str, Array] = {}
         for name in wanted:
-            text = texts.get(f"{name}/{suffix}")
+            text = texts.get(key_below(name, suffix))
             if text is None or len(text) > MOST_METADATA:
                 raise CheckpointError(f"{self.root}: the array {name} is named by _METADATA and is not there")
             found[name] = self._describe(name, text, stored)
@@ -121,7 +121,7 @@ class ItemArrays:
             return RawChunks(self.root / name, shape, chunk, dtype)
         array = _OrbaxArray(self, name, tuple(shape), tuple(chunk), dtype)
         if self._driver == "zarr" and grid.plain and value.get("order") == "C" and shape == chunk:
-            array.only = f"{name}/{grid.keys[0]}" if grid.keys else ""
+            array.only = key_below(name, grid.keys[0]) if grid.keys else ""
         return array
 
     def _parse(self, name: str, text: bytes) -> tuple[Any, list[int], list[int], np.dtype[Any], Grid]:

@@ -17,7 +17,7 @@ from itertools import product
 from parity.errors import CheckpointError
 from parity.formats.raw_chunks import chunk_name
 
-__all__ = ["Grid", "check_chunks"]
+__all__ = ["Grid", "check_chunks", "key_below"]
 
 MOST_HOLES = 1_000_000
 """Most chunks that may be left out of an array, where chunks of zeros are."""
@@ -62,6 +62,16 @@ class Grid:
         yield from map(self.key, product(*(range(-(-n // c)) for n, c in zip(self.shape, self.chunk, strict=True))))
 
 
+def key_below(name: str, key: str) -> str:
+    """Return the key of what belongs to an array; one that is the whole checkpoint has no name.
+
+    Example:
+        >>> key_below("layer.w", "0.0"), key_below("", "0.0")
+        ('layer.w/0.0', '0.0')
+    """
+    return f"{name}/{key}" if name else key
+
+
 def check_chunks(where: str, name: str, grid: Grid, stored: Mapping[str, int], *, complete: bool) -> int:
     """Check the chunks of one array against what is stored; return how many are not.
 
@@ -81,11 +91,12 @@ def check_chunks(where: str, name: str, grid: Grid, stored: Mapping[str, int], *
         raise CheckpointError(f"{where}: {name} has {grid.count:,} chunks, and {len(stored):,} values are stored")
     missing = 0
     for key in grid.keys or grid:
-        size = stored.get(f"{name}/{key}")
+        place = key_below(name, key)
+        size = stored.get(place)
         if size is not None:
-            _check_size(where, f"{name}/{key}", grid, size)
+            _check_size(where, place, grid, size)
         elif complete:
-            raise CheckpointError(f"{where}: {name}/{key} is missing: a chunk of the array {name}")
+            raise CheckpointError(f"{where}: {place} is missing: a chunk of the array {name}".rstrip())
         else:
             missing += 1
     return missing

@@ -16,7 +16,7 @@ from typing import Any
 
 from parity.errors import CheckpointError
 from parity.formats.bounds import Work
-from parity.formats.pickle_values import Global, Made, as_dict, fill
+from parity.formats.pickle_values import Global, Made, fill
 
 __all__ = ["Built", "Function", "Machine"]
 
@@ -33,7 +33,7 @@ Built = Callable[[Made, io.BytesIO], Any]
 class Machine:
     """A machine that runs one pickle."""
 
-    __slots__ = ("above", "built", "calls", "file", "memo", "persistent", "stack", "where", "work")
+    __slots__ = ("above", "built", "calls", "changed_keys", "file", "memo", "persistent", "stack", "where", "work")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Machine:
         """
         self.where, self.calls, self.persistent, self.built = where, calls, persistent, built
         self.work = Work()
+        self.changed_keys = 0
+        """Keys of dicts that were neither text nor integers."""
         self.stack: list[Any] = []
         self.above: list[list[Any]] = []
         """The stacks below each mark."""
@@ -148,7 +150,7 @@ def _set_items(machine: Machine, items: list[Any]) -> None:
     if isinstance(target, Made):
         target.content.append([list(pair) for pair in pairs])
         return
-    fill(target, pairs)
+    machine.changed_keys += fill(target, pairs)
 
 
 def _append(machine: Machine, items: list[Any]) -> None:
@@ -163,6 +165,12 @@ def _last(machine: Machine, count: int) -> list[Any]:
 def _mark(machine: Machine) -> None:
     machine.above.append(machine.stack)
     machine.stack = []
+
+
+def _dict(machine: Machine) -> None:
+    made: dict[Any, Any] = {}
+    machine.changed_keys += fill(made, _pairs(machine.pop_mark()))
+    machine.stack.append(made)
 
 
 def _tuple(machine: Machine) -> None:
@@ -226,7 +234,7 @@ _ACTS: Mapping[str, Callable[[Machine], object]] = {
     "POP": lambda m: m.stack.pop() if m.stack else m.pop_mark(),
     "POP_MARK": lambda m: m.pop_mark(),
     "DUP": lambda m: m.stack.append(m.stack[-1]),
-    "DICT": lambda m: _onto(m, as_dict(_pairs(m.pop_mark()))),
+    "DICT": _dict,
     "LIST": lambda m: _onto(m, m.pop_mark()),
     "TUPLE": _tuple,
     "TUPLE1": lambda m: m.stack.append(tuple(_last(m, 1))),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Global", "Made", "Outside", "as_dict", "fill"]
+__all__ = ["Completed", "Global", "Made", "Outside", "as_dict", "fill"]
 
 MOST_KEY = 16
 """Most parts of a key that is a tuple."""
@@ -34,6 +34,18 @@ class Outside:
     """Its class."""
 
 
+class Completed:
+    """What later opcodes complete by its state, such as an array that is made empty."""
+
+    def set_state(self, state: Any) -> None:
+        """Take the state."""
+        raise NotImplementedError
+
+    def completed(self) -> Any:
+        """Return what it is at the end of the pickle."""
+        raise NotImplementedError
+
+
 def as_dict(pairs: Any = ()) -> dict[Any, Any]:
     """Return a dict of another, or of pairs, its keys text and integers as everywhere."""
     found: dict[Any, Any] = {}
@@ -58,14 +70,20 @@ def _as_key(key: Any) -> str | int:
     return str(key.name if isinstance(key, Global) else key)
 
 
-def fill(target: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> None:
+def fill(target: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> int:
     """Put pairs into a dict that is being built.
+
+    Returns:
+        How many keys are neither text nor integers, and so are text from now on.
 
     Raises:
         ValueError: Two keys are the same as text.
     """
+    changed = 0
     for key, value in pairs:
         plain = _as_key(key)
+        changed += plain is not key
         if plain in target:  # such as 1.5 and "1.5": one of the two values would be gone
             raise ValueError(f"two keys are one as text, {plain!r:.60}; save them under other names")
         target[plain] = value
+    return changed

@@ -195,6 +195,11 @@ def _guess(path: Path) -> str:
     """Return why a path has no known format, as far as a look tells."""
     if path.is_dir():
         names = sorted(os.listdir(path))
+        if any(name.endswith(".distcp") for name in names) and ".metadata" not in names:
+            return (
+                "files of torch.distributed.checkpoint without .metadata, which a save writes last: it was not "
+                "finished, or .metadata is lost"
+            )
         shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
         return f"a directory with {shown}" if names else "an empty directory"
     head = read_head(path, 8)

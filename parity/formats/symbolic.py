@@ -16,7 +16,7 @@ from typing import Any
 from parity.errors import CheckpointError
 from parity.formats.bounds import require_bounded
 from parity.formats.pickle_machine import Built, Function, Machine
-from parity.formats.pickle_values import Global, Made, Outside, as_dict
+from parity.formats.pickle_values import Completed, Global, Made, Outside, as_dict
 from parity.formats.tree import Opaque
 
 __all__ = ["PLAIN_CALLS", "Built", "Function", "Global", "Made", "Outside", "read_pickle"]
@@ -46,6 +46,17 @@ def _counter(counts: Any = None) -> Any:
     return Opaque("collections.Counter", counts)
 
 
+def _bytes(*args: Any) -> Any:
+    """Return what the protocols before 3 call for bytes: nothing, or text in latin-1; a count would be of zeros."""
+    if not args:
+        return b""
+    if len(args) == 1 and isinstance(args[0], bytes | bytearray):
+        return bytes(args[0])
+    if len(args) == 2 and isinstance(args[0], str) and args[1] in ("latin-1", "latin1"):
+        return args[0].encode("latin1")
+    return Opaque("builtins.bytes", list(args))
+
+
 def _path(*parts: str) -> str:
     """Return a path as text; a call of its own result, again and again, would double it."""
     if sum(map(len, parts)) > MOST_PATH:
@@ -64,6 +75,7 @@ PLAIN_CALLS: Mapping[str, Function] = {
     "__builtin__.complex": complex,
     "builtins.set": lambda items=(): Opaque("builtins.set", list(items)),
     "__builtin__.set": lambda items=(): Opaque("builtins.set", list(items)),
+    **{f"{module}.{name}": _bytes for module in ("builtins", "__builtin__") for name in ("bytes", "bytearray")},
     "_codecs.encode": lambda text, encoding="latin1": text.encode(encoding) if encoding == "latin1" else text,
     "pathlib.PosixPath": lambda *parts: _path(*parts),
     "pathlib._local.PosixPath": lambda *parts: _path(*parts),
@@ -79,6 +91,7 @@ def read_pickle(
     end: Callable[[int], None] | None = None,
     tensors: int = 0,
     built: Built | None = None,
+    changed_keys: Callable[[int], None] | None = None,
 ) -> Any:
     """Return the tree that a pickle describes.
 
@@ -91,6 +104,7 @@ def read_pickle(
         tensors: How many tensors the pickle may describe: as many as there are storages beside it.
         built: Takes each object that was given its attributes, and what follows in the stream; returns what stands
             for the object. For formats that put bytes behind an object of the pickle.
+        changed_keys: Takes how many keys of dicts are neither text nor integers, and are read as text.
 
     Raises:
         CheckpointError: It is no pickle, is larger than any state needs, or uses what only code could answer, such as
@@ -100,7 +114,8 @@ def read_pickle(
         raise CheckpointError(f"{where}: the pickle has {len(data):,} bytes, more than {MOST_BYTES:,}")
     most = MOST_OPCODES + OPCODES_OF_A_TENSOR * tensors
     try:
-        found = Machine(where, calls, persistent, built).run(data, most)
+        machine = Machine(where, calls, persistent, built)
+        found = machine.run(data, most)
         if found is None:
             raise CheckpointError(
                 f"{where}: the pickle has more than {most:,} opcodes; no training state needs so many"
@@ -108,6 +123,8 @@ def read_pickle(
         value, stop = found
         if end:
             end(stop)
+        if changed_keys:
+            changed_keys(machine.changed_keys)
         tree = _plain(value, {})
         require_bounded(tree, where, tensors)
         return tree
@@ -127,6 +144,8 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
         return Opaque(value.name)
     if isinstance(value, Outside):
         return Opaque(value.kind)
+    if isinstance(value, Completed):
+        return value.completed()
     if id(value) in seen:
         found = seen[id(value)]
         if found is _PENDING:

@@ -15,13 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.errors import CheckpointError
-from parity.formats.array import MOST_AXES, Array, InMemory, MappedArray, dtype_named
+from parity.formats.array import MOST_AXES, Array, MappedArray, dtype_named
 from parity.formats.mapping import map_file
+from parity.formats.numpy_pickled import NUMPY_CALLS, ReadOtherwise
 from parity.formats.symbolic import PLAIN_CALLS, Function, Global, Outside, read_pickle
 from parity.formats.tree import Opaque, Source
 from parity.formats.zips import ZipRecords
 
-__all__ = ["NumpyCalls", "Storage", "Views", "open_torch_file", "open_zip", "read_torch_bytes", "storage_dtype"]
+__all__ = [
+    "QUANTIZED",
+    "Storage",
+    "Views",
+    "open_torch_file",
+    "open_zip",
+    "read_torch_bytes",
+    "storage_dtype",
+    "tensor_calls",
+]
 
 STORAGES = {
     **{
@@ -33,8 +43,13 @@ STORAGES = {
     **{"LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8"},
     **{"ByteStorage": "uint8", "BoolStorage": "bool", "UntypedStorage": "uint8"},
     **{"ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128"},
+    **{"QInt8Storage": "qint8", "QUInt8Storage": "quint8", "QInt32Storage": "qint32"},
+    **{"QUInt4x2Storage": "quint4x2", "QUInt2x4Storage": "quint2x4"},
 }
 """Classes of storages that PyTorch pickles to the dtype of their elements."""
+
+QUANTIZED = {"qint8": 1, "quint8": 1, "qint32": 4, "quint4x2": 1, "quint2x4": 1}
+"""Dtypes of quantized tensors, which stay objects, and the bytes that an element of a storage takes."""
 
 VIEWS_OF_A_BYTE = 64
 """How often the views of a file may show its bytes, such as the layers of a model that share all parameters."""
@@ -99,8 +114,8 @@ def open_torch_file(path: Path) -> Source:
         CheckpointError: It is none: a truncated archive, TorchScript, or written on a big-endian machine.
     """
     records = open_zip(path)
-    numpy = NumpyCalls()
-    tree = _read(records, str(path), numpy)
+    otherwise = ReadOtherwise()
+    tree = _read(records, str(path), otherwise)
     version = records.text("version")
     checked = records.has_checksums
     return Source(
@@ -108,7 +123,7 @@ def open_torch_file(path: Path) -> Source:
         format="torch.save",
         tree=tree,
         detail=f"archive version {version}" if version else "",
-        notes=numpy.notes(),
+        notes=otherwise.notes(),
         verify=records.damaged if checked else None,
         checked="the CRC-32 of every record" if checked else "",
         unproven=UNPROVEN if checked else "whether any byte is what was saved: it was written without checksums",
@@ -129,10 +144,10 @@ def read_torch_bytes(mapped: NDArray[np.uint8], where: str) -> Any:
         CheckpointError: It is no archive of `torch.save`, is truncated, was written on a big-endian machine, or has a
             pickle that cannot be read.
     """
-    return _read(ZipRecords(Path(where), mapped), where, NumpyCalls())
+    return _read(ZipRecords(Path(where), mapped), where, ReadOtherwise())
 
 
-def _read(records: ZipRecords, where: str, numpy: NumpyCalls) -> Any:
+def _read(records: ZipRecords, where: str, otherwise: ReadOtherwise) -> Any:
     if "data.pkl" not in records.names:
         shown = ", ".join(sorted(records.names)[:4])
         raise CheckpointError(f"{where} is a zip archive, but not of torch.save: no data.pkl among {shown}")
@@ -142,9 +157,10 @@ def _read(records: ZipRecords, where: str, numpy: NumpyCalls) -> Any:
     return read_pickle(
         records.read("data.pkl"),
         f"{where}: data.pkl",
-        numpy.calls(),
+        tensor_calls(otherwise),
         lambda found: _storage(found, records, views),
         tensors=len(records.names),
+        changed_keys=otherwise.count_keys,
     )
 
 
@@ -178,12 +194,14 @@ def _dtype_of(name: str) -> str | None:
 
 
 def _tensor(
-    storage: Storage,
+    storage: Any,
     offset: int,
     shape: Sequence[int],
     strides: Sequence[int],
     dtype: str | None = None,
 ) -> Array | Opaque:
+    if not isinstance(storage, Storage):  # such as one that a plain pickle has within itself
+        return Opaque("torch.Tensor", list(shape))
     name = dtype or storage.dtype
     found = dtype_named(name)
     if found is None:
@@ -206,7 +224,7 @@ def _tensor(
     return storage.views.add(array)
 
 
-def _rebuild_v3(storage: Storage, offset: int, shape: Any, strides: Any, *rest: Any) -> Array | Opaque:
+def _rebuild_v3(storage: Any, offset: int, shape: Any, strides: Any, *rest: Any) -> Array | Opaque:
     dtype = rest[2]
     return _tensor(storage, offset, shape, strides, dtype.name.removeprefix("torch."))
 
@@ -216,36 +234,6 @@ def _from_type(function: Any, cls: Any, args: Any, state: Any) -> Any:
     if isinstance(function, Global) and function.name in CALLS:
         return CALLS[function.name](*args)
     return Opaque(getattr(cls, "name", "torch.Tensor"), [args, state])
-
-
-class _Dtype:
-    """A dtype of NumPy on the stack of the machine; its state gives the byte order."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def set_state(self, state: Any) -> None:
-        if isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">"):
-            self.name = state[1] + self.name
-
-
-class _NumpyArray(InMemory):
-    """An array that a pickle of NumPy describes in two steps: made empty, then filled."""
-
-    def __init__(self) -> None:
-        super().__init__(np.zeros(0))
-
-    def set_state(self, state: Any) -> None:
-        _, shape, dtype, fortran, data = state
-        raw = data.encode("latin1") if isinstance(data, str) else data
-        flat = np.frombuffer(raw, dtype.name)
-        flat = flat.astype(flat.dtype.newbyteorder("="))
-        super().__init__(flat.reshape(tuple(shape), order="F" if fortran else "C"))
-
-
-def _numpy_scalar(dtype: Any, data: Any = b"") -> Any:
-    raw = data.encode("latin1") if isinstance(data, str) else data
-    return np.frombuffer(raw, dtype.name)[0].item()
 
 
 def _rebuild_v2(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> Any:
@@ -263,7 +251,6 @@ def _rebuild_v2(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any)
     return _tensor(storage, offset, shape, strides)
 
 
-_MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
 CALLS: Mapping[str, Function] = {
     **PLAIN_CALLS,
     "torch._utils._rebuild_tensor_v2": _rebuild_v2,
@@ -275,37 +262,35 @@ CALLS: Mapping[str, Function] = {
     "torch.Size": tuple,
     "torch.device": lambda *parts: ":".join(map(str, parts)),
     "torch.serialization._get_layout": lambda name: name,
-    **{f"{module}._reconstruct": lambda *args: _NumpyArray() for module in _MULTIARRAY},
-    **{f"{module}.scalar": _numpy_scalar for module in _MULTIARRAY},
-    "numpy.dtype": lambda name, *rest: _Dtype(name),
+    **NUMPY_CALLS,
 }
 """What stands in for the calls of a pickle of PyTorch: tensors, parameters, NumPy's arrays and scalars."""
 
 
-class NumpyCalls:
-    """How many scalars and arrays of NumPy a file has: they are read as numbers of Python and as tensors."""
+def tensor_calls(otherwise: ReadOtherwise) -> Mapping[str, Function]:
+    """Return what stands in for the calls of one file; what is read otherwise than it was saved is counted.
 
-    def __init__(self) -> None:
-        self.scalars = self.arrays = 0
+    Args:
+        otherwise: Takes the counts.
+    """
 
-    def calls(self) -> Mapping[str, Function]:
-        """Return the calls, which count NumPy's."""
-        own = {f"{module}.scalar": self._scalar for module in _MULTIARRAY}
-        return {**CALLS, **own, **{f"{module}._reconstruct": self._array for module in _MULTIARRAY}}
+    def from_type(function: Any, cls: Any, args: Any, state: Any) -> Any:
+        otherwise.attributes += _has_attributes(state)
+        return _from_type(function, cls, args, state)
 
-    def notes(self) -> tuple[str, ...]:
-        """Return what is read as something else, as sentences."""
-        found = []
-        if self.scalars:
-            found.append(f"{self.scalars:,} scalars of NumPy are read as numbers of Python")
-        if self.arrays:
-            found.append(f"{self.arrays:,} arrays of NumPy are read as tensors")
-        return (f"{' and '.join(found)}: torch.load with weights_only=True takes no others",) if found else ()
+    def parameter(data: Any, grad: Any, hooks: Any, state: Any = None, *rest: Any) -> Any:
+        otherwise.attributes += _has_attributes(state)
+        return data
 
-    def _scalar(self, *args: Any) -> Any:
-        self.scalars += 1
-        return _numpy_scalar(*args)
+    own: dict[str, Function] = {"torch._tensor._rebuild_from_type_v2": from_type}
+    own["torch._utils._rebuild_parameter_with_state"] = parameter
+    return {**CALLS, **otherwise.calls(), **own}
 
-    def _array(self, *args: Any) -> Any:
-        self.arrays += 1
-        return _NumpyArray()
+
+def _has_attributes(state: Any) -> bool:
+    """Return whether attributes of a tensor are more than those that make it a buffer of a module."""
+    parts = state if isinstance(state, tuple) else (state,)
+    return any(set(part) - _OF_BUFFERS if isinstance(part, dict) else bool(part) for part in parts)
+
+
+_OF_BUFFERS = {"persistent", "_is_buffer"}

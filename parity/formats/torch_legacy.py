@@ -14,8 +14,9 @@ from typing import Any
 from parity.errors import CheckpointError
 from parity.formats.array import dtype_named
 from parity.formats.mapping import map_file, read_head
+from parity.formats.numpy_pickled import ReadOtherwise
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
-from parity.formats.torch_file import NumpyCalls, Storage, Views, open_torch_file, storage_dtype
+from parity.formats.torch_file import QUANTIZED, Storage, Views, open_torch_file, storage_dtype, tensor_calls
 from parity.formats.tree import Source
 
 __all__ = ["is_legacy", "open_legacy", "open_torch"]
@@ -53,10 +54,11 @@ def open_legacy(path: Path) -> Source:
     data = mapped[:MOST_PICKLE].tobytes()
     at = len(MAGIC)
 
-    def step(calls: Any = PLAIN_CALLS, persistent: Any = None) -> Any:
+    def step(calls: Any = PLAIN_CALLS, persistent: Any = None, changed: Any = None) -> Any:
         nonlocal at
         stops: list[int] = []
-        found = read_pickle(data[at:], where, calls, persistent, stops.append, tensors=mapped.size // STORAGE_BYTES)
+        tensors = mapped.size // STORAGE_BYTES
+        found = read_pickle(data[at:], where, calls, persistent, stops.append, tensors, changed_keys=changed)
         at += stops[0]
         return found
 
@@ -79,15 +81,15 @@ def open_legacy(path: Path) -> Source:
         return Storage((where, key), dtype, storages[key], views, found[1].name)
 
     at = start
-    numpy = NumpyCalls()
-    tree = step(numpy.calls(), storage)
+    otherwise = ReadOtherwise()
+    tree = step(tensor_calls(otherwise), storage, otherwise.count_keys)
     return Source(
         path=path,
         format="torch.save",
         tree=tree,
         detail="of PyTorch before 1.6",
         unproven=UNPROVEN,
-        notes=numpy.notes(),
+        notes=otherwise.notes(),
     )
 
 
@@ -115,8 +117,8 @@ def _storages(where: str, mapped: Any, at: int, keys: Any, known: dict[str, str]
     for key in map(str, keys):
         dtype = dtype_named(known[key])
         count = int.from_bytes(mapped[at : at + 8].tobytes(), "little")
-        size = count * (dtype.itemsize if dtype is not None else 1)
-        if dtype is None or at + 8 + size > mapped.size:
+        size = count * (dtype.itemsize if dtype is not None else QUANTIZED[known[key]])
+        if at + 8 + size > mapped.size:
             raise CheckpointError(
                 f"{where}: the storage {key!r:.40} has {count:,} elements and ends beyond the file: it is truncated"
             )

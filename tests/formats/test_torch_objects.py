@@ -59,3 +59,88 @@ def test_keys_that_are_digits_come_back_as_they_were(tmp_path: Path, to: str) ->
     assert main(["convert", str(tmp_path / "o"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 0
     found = torch.load(tmp_path / "b.pt", weights_only=True)
     assert repr({key: found[key] for key in DIGITS}) == repr(DIGITS)
+
+
+class Scaled(torch.Tensor):
+    """A subclass whose objects have an attribute."""
+
+
+def scaled() -> torch.Tensor:
+    made = torch.ones(2).as_subclass(Scaled)
+    made.scale = 7  # type: ignore[attr-defined]
+    return made
+
+
+def quantized() -> torch.Tensor:
+    return torch.quantize_per_tensor(torch.randn(3), 0.1, 3, torch.qint8)
+
+
+OBJECTS: dict[str, Any] = {
+    "numpy.datetime64": np.datetime64("2020-01-01"),
+    "numpy.timedelta64": np.timedelta64(5, "s"),
+    "numpy.void": np.void(b"abc"),
+    "numpy.longdouble": np.longdouble("1.5"),
+    "numpy.dtype": np.dtype("f4"),
+    "numpy.ndarray": np.array([1, None, "x"], object),
+    "numpy.ndarray of datetime64": np.array(["2020-01-01"], "M8[D]"),
+    "numpy.ndarray of void": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+}
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_what_is_no_number_is_an_object_and_never_another_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, legacy: bool
+) -> None:
+    """A time of NumPy was written as None, a duration without its unit; others made the file unreadable."""
+    state = {"model": MODEL, "x": OBJECTS[name], "step": 1}
+    torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    found = open_checkpoint(tmp_path / "a.pt").tree
+    assert isinstance(found["x"], Opaque)
+    assert found["x"].name.startswith(name.split(" of ")[0].removesuffix("void").removesuffix("longdouble"))
+    assert found["model"]["w"].load().tolist() == [0, 1, 2, 3]
+    words = ["convert", str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), "--to", "torch.save"]
+    assert main(words) == 1
+    assert "--reset x leaves it out" in " ".join(capsys.readouterr().out.split())
+    assert main([*words, "--reset", "x"]) == 0
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_a_quantized_tensor_is_an_object_beside_which_all_else_is_read(tmp_path: Path, legacy: bool) -> None:
+    state = {"model": MODEL, "q": quantized(), "step": 1}
+    torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    found = open_checkpoint(tmp_path / "a.pt").tree
+    assert isinstance(found["q"], Opaque)
+    assert (found["model"]["w"].load().tolist(), found["step"]) == ([0, 1, 2, 3], 1)
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_empty_bytes_and_empty_arrays_of_numpy_are_what_they_are(tmp_path: Path, protocol: int) -> None:
+    state = {"b": b"", "ba": bytearray(b"ab"), "e": np.empty((0, 2)), "u": np.str_("abc")}
+    state["f"] = np.arange(6).reshape(2, 3).T
+    torch.save(state, tmp_path / "a.pt", pickle_protocol=protocol)
+    found = open_checkpoint(tmp_path / "a.pt").tree
+    assert (found["b"], found["ba"], found["u"], found["e"].shape) == (b"", b"ab", "abc", (0, 2))
+    assert found["f"].load().tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_keys_and_attributes_that_do_not_cross_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], legacy: bool
+) -> None:
+    table = {(0, 1): 3.0, 1.5: 2, 7: 1, "8": 0}
+    state = {"model": MODEL, "table": table, "s": scaled(), "b": torch.nn.Buffer(MODEL["w"])}
+    torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 keys that are neither text nor integers are read as text" in said
+    assert "attributes of 1 tensors are left out" in said
+    assert main(["convert", str(tmp_path / "b.pt"), str(tmp_path / "c.pt"), "--to", "torch.save"]) == 0
+    assert "left out" not in capsys.readouterr().out
+
+
+def test_a_single_tensor_is_said_to_have_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save(torch.ones(3), tmp_path / "a.pt")
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 2
+    assert "is one array, float32[3], without a name" in capsys.readouterr().err
