@@ -145,6 +145,7 @@ def fill_optax(
     for one in parts.moments:
         filled |= _filled(one, values, steps, part, where)
     kept = [(slot, own) for one in parts.moments for slot, own in one.slots.items()]
+    _require_one_place(kept, where)
     left = values.keys() - {f"{slot}.{path}" for slot, own in kept for path in own}
     if left:
         raise CheckpointError(
@@ -166,6 +167,20 @@ def fill_optax(
         if value is not None:
             filled[hyper.leaf] = _as(value, hyper.value)
     return map_leaves(template, lambda keys, leaf: filled.get(leaf_name(("opt_state", *keys)), leaf))
+
+
+def _require_one_place(kept: Sequence[tuple[str, Mapping[str, tuple[str, Array]]]], where: str) -> None:
+    """Check that no value of PyTorch has two places: a second one would be another moment, which PyTorch never had.
+
+    Raises:
+        CheckpointError: One has, such as under two momenta in a chain.
+    """
+    places: dict[str, str] = {}
+    for slot, own in kept:
+        for path, (leaf, _) in own.items():
+            first = places.setdefault(f"{slot}.{path}", leaf)
+            if first != leaf:
+                raise CheckpointError(f"{where}: {first} and {leaf} are both the {slot} of {path}: PyTorch has one")
 
 
 def _filled(

@@ -218,6 +218,36 @@ def test_control_c_ends_a_short_command_with_one_line(where, name, words):
         process.communicate()
 
 
+LOADING = """
+import sys, time
+from importlib.abc import MetaPathFinder
+
+class Slow(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "parity.report":
+            print("ready", flush=True)
+            time.sleep(60)
+
+sys.meta_path.insert(0, Slow())
+from parity.__main__ import run
+sys.argv[1:] = ["policy", "simulate", "0.5"]
+sys.exit(run())
+"""
+
+
+def test_control_c_ends_a_command_that_is_being_loaded_with_one_line():
+    command = [sys.executable, "-c", LOADING]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=LONGEST) == ("", "parity: SIGINT: stopped\n")
+        assert process.returncode == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
+
+
 CHILD = """
 import os, sys, time
 import parity.forks.parent as p

@@ -188,6 +188,10 @@ def test_nesterov_with_decay_is_filled_and_comes_back() -> None:
         (lambda: optax.sgd(0.1), "has no place for .*moment"),
         (lambda: optax.adamw(0.1, mu_dtype=jnp.bfloat16), "is bfloat16.*and the state has float32"),
         (lambda: optax.masked(optax.adam(0.1), decayed), "has no place for .*bias"),
+        (
+            lambda: optax.chain(optax.adam(0.1), optax.scale_by_adam()),
+            "are both the first_moment of .*PyTorch has one",
+        ),
     ],
 )
 def test_what_a_chain_cannot_hold_or_is_not_known_is_named(make: Any, said: str) -> None:
