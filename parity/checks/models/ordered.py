@@ -1,8 +1,8 @@
 """Likely maps of two models that part, from the order in which their modules are called.
 
-Where two models compute something else, what their leaves do tells little of which is which: all behind the fault does
-something else too. Modules are called in one order in both, though their leaves are listed in another. Nothing of
-this is sure: of several likely maps the one counts under which most calls agree before the first that parts.
+Where two models compute something else, what their leaves do tells little of which is which: all behind the fault
+does something else too. Modules are called in one order in both, though their leaves are listed in another. Nothing
+of this is sure: of several likely maps the one counts under which most calls agree before the first that parts.
 """
 
 from __future__ import annotations

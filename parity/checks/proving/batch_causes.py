@@ -1,4 +1,4 @@
-"""Why two batches differ: what makes every number of the port's from the trainer's, or from another of its batches."""
+"""Why two batches differ: what makes every number of the port's from the trainer's, or from another batch."""
 
 from __future__ import annotations
 
@@ -90,9 +90,10 @@ def _changed(key: str, a: NDArray[Any], b: NDArray[Any]) -> str:
     if a.ndim and np.array_equal(np.sort(a, axis=None), np.sort(b, axis=None)):
         for axis in range(a.ndim):
             if order := _order(a, b, axis):
-                return f"order of {key}: the port has its {'rows' if axis == 0 else f'axis {axis}'} in another order{order}"
+                which = "rows" if axis == 0 else f"axis {axis}"
+                return f"order of {key}: the port has its {which} in another order{order}"
         rows = [np.sort(one.reshape(len(one), -1), axis=0) for one in (a, b)]
-        how = "its rows" if np.array_equal(*rows) else "its numbers"
+        how = "its rows" if np.array_equal(rows[0], rows[1]) else "its numbers"
         return f"order of {key}: the port has the same numbers, {how} in another order"
     return _by_axis(key, x, y) or _clipped(key, x, y) if a.dtype.kind == "f" else ""
 
