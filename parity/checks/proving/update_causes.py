@@ -197,6 +197,15 @@ def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays, walk
             sizes = np.array([one.gradient[leaf] * norms[leaf] for leaf in moving])
             if len(sizes) > 1 and int((np.abs(sizes - sizes.max()) <= 1e-4 * sizes.max()).sum()) > 1:
                 return f"clipping: {who} clips leaf by leaf, not by the norm of all gradients"
+        common = float(np.median(list(ratios.values())))
+        off = [leaf for leaf, ratio in ratios.items() if abs(ratio - common) > SAME * abs(common)]
+        if len(off) == 1 and len(moving) > 3:
+            leaf = off[0]
+            who, one = ("the port", there) if abs(ratios[leaf]) < abs(common) else ("the trainer", here)
+            if one.gradient[leaf] * norms[leaf] >= max(one.gradient[other] * norms[other] for other in moving):
+                return (
+                    f"clipping: {who} clips leaf by leaf, or scales {leaf}, whose gradient is the largest, by itself"
+                )
         return (
             f"gradient: leaves are scaled differently, from {min(ratios.values()):.6g} to "
             f"{max(ratios.values()):.6g} times"
