@@ -22,7 +22,7 @@ from parity.mapping import LeafRule
 
 __all__ = ["likely_maps"]
 
-Place = Callable[[LeafPart], tuple[int, ...]]
+CallPlace = Callable[[LeafPart], tuple[int, ...]]
 
 
 def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
@@ -51,7 +51,7 @@ def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
     return maps
 
 
-def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> Place:
+def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> CallPlace:
     """Return what gives the place of a piece: first call of its module, kind of leaf, number among the pieces."""
     first: dict[str, int] = {}
     for at, call in enumerate(calls):
@@ -67,7 +67,7 @@ def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> Place:
     return place
 
 
-def _paired(matched: Matched, known: Sequence[Alike], places: Sequence[Place]) -> list[Alike] | None:
+def _paired(matched: Matched, known: Sequence[Alike], places: Sequence[CallPlace]) -> list[Alike] | None:
     """Return pairs of all pieces of one extent, one after the other; None where one model has more of them."""
     taken = {one.first for one in known} | {one.second for one in known}
     classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.proving.sources import PortSource, batch_of
+from parity.contract import StepBatch
 
 __all__ = ["batch_cause", "same_array"]
-
-Batch = Mapping[str, Any]
 
 FIT = 1e-5
 """How far numbers may be from what a scale and a shift give, relative to the largest: batches are often float32."""
@@ -29,7 +27,7 @@ def same_array(a: Any, b: Any) -> bool:
     return bool(np.shape(a) == np.shape(b) and np.array_equal(np.asarray(a), np.asarray(b)))
 
 
-def batch_cause(first: PortSource, step: int, key: str, one: Batch, two: Batch, steps: int) -> str:
+def batch_cause(first: PortSource, step: int, key: str, one: StepBatch, two: StepBatch, steps: int) -> str:
     """Return why an array of a batch differs; empty where nothing that is known makes it.
 
     Args:
