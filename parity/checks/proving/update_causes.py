@@ -241,13 +241,6 @@ def _clip_cause(
         scale = share if words.startswith("there") else 1 / share
         if whole := whole_times(scale, 1e-3):
             return f"accumulation: before both clip, the gradients of the port are {whole} times the trainer's"
-    if cause := clip_cause(walk, here, there, norm):
-        return cause
-    if whole := whole_times(ratio, 1e-9):
-        return (
-            f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
-            "taken twice or not at all)"
-        )
     kept = [leaf for leaf in here.gradient if here.gradient[leaf]]
     part = float(np.sqrt(sum(float((gradient[leaf] ** 2).sum()) for leaf in kept)))
     for epsilon in (1e-6, 0.0):
@@ -258,6 +251,13 @@ def _clip_cause(
                 f"clipping: {who} counts leaves for the norm that its optimizer does not move "
                 f"(frozen), the other does not"
             )
+    if cause := clip_cause(walk, here, there, norm):
+        return cause
+    if whole := whole_times(ratio, 1e-9):
+        return (
+            f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
+            "taken twice or not at all)"
+        )
     return (
         f"clipping: the gradient that reaches the port's optimizer is {ratio:.6g} times the trainer's, whose norm is "
         f"{norm:.6g}: another largest norm, or clipped in one of the two alone, or scaled where the other clips"
