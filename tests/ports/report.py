@@ -38,9 +38,8 @@ def _show(found: Outcome, *, full: bool) -> None:
     mark = "right" if found.right and (not entry.stage or found.named) else "place" if found.right else "OTHER"
     where = f"{found.stage or '-'} (table: {entry.stage or '-'})"
     why = found.cause or found.error
-    print(
-        f"{mark}  {found.seconds:5.1f} s ({found.processor:.1f})  {found.verdict:<12}  {entry.name}  |  {where}  |  {why}"
-    )
+    took = f"{found.seconds:5.1f} s ({found.processor:.1f})"
+    print(f"{mark}  {took}  {found.verdict:<12}  {entry.name}  |  {where}  |  {why}")
     if full and mark == "OTHER" and found.proof is not None:
         print(found.proof.text())
     sys.stdout.flush()
@@ -66,9 +65,8 @@ def _count(outcomes: list[Outcome]) -> int:
     late = sum(one.seconds > LIMIT for one in outcomes)
     print(f"slowest:           {slowest.seconds:.1f} s, {slowest.entry.name}; {late} above {LIMIT:.0f} s")
     most = max(outcomes, key=lambda one: one.processor)
-    print(
-        f"processor time:    {most.processor:.1f} s at most, {most.entry.name}; {sum(o.processor for o in outcomes):.0f} s in all"
-    )
+    total = sum(one.processor for one in outcomes)
+    print(f"processor time:    {most.processor:.1f} s at most, {most.entry.name}; {total:.0f} s in all")
     return 1 if accepted or refused else 0
 
 

@@ -89,7 +89,17 @@ def start(model, *, decay_all=False, betas=(0.9, 0.999), eps=1e-8, late=0, horiz
 
 
 def step(
-    state, batch, *, loss=masked_mean, epsilon=1e-6, clip=True, divide=1, average=0.99, before=False, narrow=False
+    state,
+    batch,
+    *,
+    loss=masked_mean,
+    epsilon=1e-6,
+    clip=True,
+    divide=1,
+    average=0.99,
+    before=False,
+    narrow=False,
+    frozen="",
 ):
     model, optimizer = state["net"], state["opt"]
     optimizer.zero_grad()
@@ -99,6 +109,8 @@ def step(
         norm = torch.sqrt(sum((one.grad**2).sum() for one in model.parameters()))
         for one in model.parameters():
             one.grad.mul_(torch.clamp(port_torch.CLIP / (norm + epsilon), max=1.0))
+    if frozen:
+        model.get_parameter(frozen).grad = None
     old = {name: one.detach().clone() for name, one in model.named_parameters()}
     optimizer.step()
     state["sched"].step()
@@ -151,9 +163,12 @@ FAULTS = {
                        {"start": partial(start, eps=1e-6)}),
     "clip epsilon": ("update", "clip epsilon: 1e-6 is added to the norm of the gradients here, not there",
                      {"step": partial(step, epsilon=0.0)}),
-    "no clip": ("update", "clipping", {"step": partial(step, clip=False)}),
+    "no clip": ("update", "clipping: the trainer clips the norm of the gradients",
+                {"step": partial(step, clip=False)}),
     "accumulation": ("update", "accumulation: before both clip, the gradients of the port are 1/2 times",
                      {"step": partial(step, divide=2)}),
+    "frozen": ("update", "frozen: the port does not move outward.weight, the trainer does",
+               {"step": partial(step, frozen="outward.weight")}),
     "no average": ("update", "EMA absent", {"start": partial(start, ema=False)}),
     "average's decay": ("update", "EMA: decay 0.99 here, 0.9 there", {"step": partial(step, average=0.9)}),
     "average before": ("update", "EMA: taken after the update here, before it there",

@@ -53,7 +53,7 @@ class ModelMap:
 
 
 def with_rules(found: ModelMap, rules: Sequence[LeafRule]) -> ModelMap:
-    """Return a map with other likely rules: those that behaviour told stay sure, the others are as unsure as before."""
+    """Return a map with other likely rules: those that behaviour told stay sure, the others stay unsure."""
     sure = [row for row in found.rows if row.sure and row.rule in rules]
     told = [row.rule for row in sure]
     why = "what they do does not tell it; the proof is under the order in which they are called or listed"

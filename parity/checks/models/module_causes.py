@@ -68,7 +68,7 @@ def angle_cause(paths: tuple[str, str], first: Float64s, second: Float64s) -> st
             sums = [one[:, pairs[0]] ** 2 + one[:, pairs[1]] ** 2 for one in (here, there)]
             if all(np.abs(one - 1.0).max() <= 1e-12 for one in sums):
                 return (
-                    f"angles: sines and cosines ({words}) in columns {start} to {stop - 1} of what goes into {paths[0]} "
-                    f"and {paths[1]} are of other angles (periods, place or time)"
+                    f"angles: sines and cosines ({words}) in columns {start} to {stop - 1} of what goes into "
+                    f"{paths[0]} and {paths[1]} are of other angles (periods, place or time)"
                 )
     return ""

@@ -1,8 +1,8 @@
 """Likely maps of two models that part, from the order in which their modules are called.
 
-Where two models compute something else, what their leaves do tells little of which is which: all behind the fault does
-something else too. Modules are called in one order in both, though their leaves are listed in another. Nothing of
-this is sure: of several likely maps the one counts under which most calls agree before the first that parts.
+Where two models compute something else, what their leaves do tells little of which is which: all behind the fault
+does something else too. Modules are called in one order in both, though their leaves are listed in another. Nothing
+of this is sure: of several likely maps the one counts under which most calls agree before the first that parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from parity.mapping import LeafRule
 
 __all__ = ["likely_maps"]
 
-Place = Callable[[LeafPart], tuple[int, ...]]
+CallPlace = Callable[[LeafPart], tuple[int, ...]]
 
 
 def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
@@ -51,7 +51,7 @@ def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
     return maps
 
 
-def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> Place:
+def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> CallPlace:
     """Return what gives the place of a piece: first call of its module, kind of leaf, number among the pieces."""
     first: dict[str, int] = {}
     for at, call in enumerate(calls):
@@ -67,7 +67,7 @@ def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> Place:
     return place
 
 
-def _paired(matched: Matched, known: Sequence[Alike], places: Sequence[Place]) -> list[Alike] | None:
+def _paired(matched: Matched, known: Sequence[Alike], places: Sequence[CallPlace]) -> list[Alike] | None:
     """Return pairs of all pieces of one extent, one after the other; None where one model has more of them."""
     taken = {one.first for one in known} | {one.second for one in known}
     classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))

@@ -179,7 +179,8 @@ def _stopped(
             cause = f"gradient stopped: none reaches {names[path]} ({path}) in {who} (stop_gradient or detach)"
             return Parting(
                 "broken", (subjects.first.name, subjects.second.name), what="gradient", modules=(names[path], path),
-                kinds=("leaf", "leaf"), index=index, first=float(a[index]), second=float(b[index]), gap=1.0, cause=cause,
+                kinds=("leaf", "leaf"), index=index, first=float(a[index]), second=float(b[index]), gap=1.0,
+                cause=cause,
             )  # fmt: skip
     return None
 

@@ -1,18 +1,16 @@
-"""Why two batches differ: what makes every number of the port's from the trainer's, or from another of its batches."""
+"""Why two batches differ: what makes every number of the port's from the trainer's, or from another batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.proving.sources import PortSource, batch_of
+from parity.contract import StepBatch
 
 __all__ = ["batch_cause", "same_array"]
-
-Batch = Mapping[str, Any]
 
 FIT = 1e-5
 """How far numbers may be from what a scale and a shift give, relative to the largest: batches are often float32."""
@@ -29,7 +27,7 @@ def same_array(a: Any, b: Any) -> bool:
     return bool(np.shape(a) == np.shape(b) and np.array_equal(np.asarray(a), np.asarray(b)))
 
 
-def batch_cause(first: PortSource, step: int, key: str, one: Batch, two: Batch, steps: int) -> str:
+def batch_cause(first: PortSource, step: int, key: str, one: StepBatch, two: StepBatch, steps: int) -> str:
     """Return why an array of a batch differs; empty where nothing that is known makes it.
 
     Args:
@@ -90,9 +88,10 @@ def _changed(key: str, a: NDArray[Any], b: NDArray[Any]) -> str:
     if a.ndim and np.array_equal(np.sort(a, axis=None), np.sort(b, axis=None)):
         for axis in range(a.ndim):
             if order := _order(a, b, axis):
-                return f"order of {key}: the port has its {'rows' if axis == 0 else f'axis {axis}'} in another order{order}"
+                which = "rows" if axis == 0 else f"axis {axis}"
+                return f"order of {key}: the port has its {which} in another order{order}"
         rows = [np.sort(one.reshape(len(one), -1), axis=0) for one in (a, b)]
-        how = "its rows" if np.array_equal(*rows) else "its numbers"
+        how = "its rows" if np.array_equal(rows[0], rows[1]) else "its numbers"
         return f"order of {key}: the port has the same numbers, {how} in another order"
     return _by_axis(key, x, y) or _clipped(key, x, y) if a.dtype.kind == "f" else ""
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from parity.checks.proving.batch_causes import batch_cause, same_array
 from parity.checks.proving.sources import PortSource, batch_of
 from parity.checks.proving.verdict import PortStage
+from parity.contract import StepBatch
 from parity.mapping import permutation_of
 
 __all__ = ["compare_batches"]
-
-Batch = Mapping[str, Any]
 
 
 def compare_batches(first: PortSource, second: PortSource, steps: int) -> PortStage:
@@ -55,7 +51,7 @@ def compare_batches(first: PortSource, second: PortSource, steps: int) -> PortSt
     return PortStage("batches", "holds", said, lines=tuple(turned.values()))
 
 
-def _parted(first: PortSource, step: int, key: str, one: Batch, two: Batch, steps: int) -> PortStage:
+def _parted(first: PortSource, step: int, key: str, one: StepBatch, two: StepBatch, steps: int) -> PortStage:
     """Return what parts, and where else the values of one are in the other."""
     a, b = np.asarray(one[key]), np.asarray(two[key])
     others = [name for name in one if same_array(one[name], two[name])]

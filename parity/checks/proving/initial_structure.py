@@ -1,4 +1,4 @@
-"""What draws of one distribution share beside their spread: constant parts, equal parts, orthogonal rows, equal leaves."""
+"""What draws share beside their spread: constant and equal parts, orthogonal rows, tails, leaves of one key."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def tail_unlike(a: NDArray[np.float64], b: NDArray[np.float64], chance: float) -
     x, y = np.abs(a), np.abs(b)
     more = max(int((y > x.max()).sum()), int((x > y.max()).sum()))
     if more and math.ldexp(2.0, -more) < chance:
-        return f"another distribution: {more} elements are larger than the largest of the other ({x.max():.4g} here, {y.max():.4g} there)"
+        shown = f"({x.max():.4g} here, {y.max():.4g} there)"
+        return f"another distribution: {more} elements are larger than the largest of the other {shown}"
     return ""
 
 

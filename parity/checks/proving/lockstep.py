@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from parity.checks.criteria import FLOAT64_LIMIT
 from parity.checks.models import NOISE
-from parity.checks.noise import one_ulp_away, spread_of
+from parity.checks.noise import distance, one_ulp_away, spread_of
 from parity.checks.proving.losses import Pairing
 from parity.checks.proving.slots import choose_model, slots_of
 from parity.checks.proving.sources import PortTrainer
@@ -27,6 +27,14 @@ MODEL = "the model"
 
 AHEAD = 3
 """Updates after which it is decided which slot is the model itself."""
+
+QUIET = 1e-6
+"""Share of the largest move below which an element has moved by rounding alone: no gradient reaches it, such as the
+bias of keys, and Adam divides what rounding leaves by its root."""
+
+QUIET_NOISE = 30.0
+"""Times what a unit in the last place moves such an element by which it may differ: of two draws of rounding one is
+now and then several times the other, and noise is known from two runs."""
 
 SLOW = 0.1
 """Seconds of an update above which noise is measured by one nudged run of each side, and not by two."""
@@ -160,7 +168,8 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
 
     Numerics: a leaf may differ by 1e-12 of its largest element, by three times what one unit in the last place at the
     start has moved it up to this step, or by 16 units in the last place of the largest element of the slot, times the
-    root of the updates: each rounds anew, and what began at zero holds nothing but updates.
+    root of the updates: each rounds anew, and what began at zero holds nothing but updates. Elements that moved less
+    than a millionth of the largest move may differ by thirty times their noise.
     """
     expected = pairing.over(lanes[0].moments[step].slots.get(one, {}))
     got = lanes[1].moments[step].slots.get(two, {})
@@ -172,6 +181,9 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
             if path in base:
                 noise[path] = max(noise.get(path, 0.0), spread_of(array, base[path]))
     largest = max((float(np.abs(a).max(initial=0.0)) for a in expected.values()), default=0.0)
+    before = pairing.over(lanes[0].moments[0].slots.get(one, {}))
+    before = {path: before.get(path, np.zeros_like(array)) for path, array in expected.items()}
+    most = max((spread_of(array, before[path]) for path, array in expected.items()), default=0.0)
     parted: list[str] = []
     worst = 0.0
     for path, array in expected.items():
@@ -183,7 +195,9 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
                 worst = float("inf")
             continue
         scale = max(scale, float(np.abs(there).max(initial=0.0)))
-        gap = spread_of(array, there)
+        apart = distance(array, np.asarray(there))
+        still = np.maximum(abs(array - before[path]), abs(there - before[path])) <= QUIET * most
+        gap = float(np.where(still, apart * 3.0 / QUIET_NOISE, apart).max(initial=0.0))
         if gap > max(FLOAT64_LIMIT * scale, 3.0 * noise.get(path, 0.0), NOISE * largest * max(step, 1) ** 0.5):
             parted.append(path)
             worst = max(worst, gap / max(scale, 1e-300))

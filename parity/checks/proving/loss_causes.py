@@ -56,7 +56,7 @@ def loss_cause(pair: LossPair) -> str:
 def _part_cause(pair: LossPair) -> str:
     """Return the part of a sum that differs: what the losses differ by is the difference of two ways of one output.
 
-    Terms that both have, as of words beside actions, fall out. Where two pairs of ways differ by as much, none counts.
+    Terms that both have, as of words beside actions, fall out. Of two pairs that differ by as much none counts.
     """
     apart = pair.first.loss - pair.second.loss
     limit = CLOSE * abs(apart)

@@ -65,7 +65,7 @@ def _of_a_part(loose: Sequence[str], view: StateView, model: ModelProbe
                ) -> tuple[dict[str, dict[str, NDArray[np.float64]]], list[str]]:  # fmt: skip
     """Return slots whose names are those of one part of the model, as of an optimizer of one of two networks.
 
-    A slot has all leaves of the part, in their shapes, and of one part alone: of two that are built alike none counts.
+    A slot has all leaves of the part, in their shapes, and of one part alone: of two built alike none counts.
 
     Returns:
         Slot to leaf to array, and the places that are left.

@@ -148,7 +148,9 @@ class Proving:
         parting = parting_of(subjects, self.rules, mapped.found)
         said = next((line for line in lines[1:] if not line.startswith("unsure")), lines[0])
         more = [line.strip() for line in parting.text().splitlines()[:6]] if parting.what else []
-        alone = mapped.found.alone if mapped.found is not None else ()
+        sizes = [sum(value.size for value in model.leaves.values()) for model in (subjects.first, subjects.second)]
+        # of models of one size a leaf is left over by the way in which they were cut: that is no cause
+        alone = mapped.found.alone if mapped.found is not None and sizes[0] != sizes[1] else ()
         cause = parting.cause or ("; ".join(f"a leaf of {what}: {why}" for what, why in alone[:2]))
         return PortStage("forward", "broken", said, cause, tuple(more))
 

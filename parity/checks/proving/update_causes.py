@@ -197,6 +197,15 @@ def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays, walk
             sizes = np.array([one.gradient[leaf] * norms[leaf] for leaf in moving])
             if len(sizes) > 1 and int((np.abs(sizes - sizes.max()) <= 1e-4 * sizes.max()).sum()) > 1:
                 return f"clipping: {who} clips leaf by leaf, not by the norm of all gradients"
+        common = float(np.median(list(ratios.values())))
+        off = [leaf for leaf, ratio in ratios.items() if abs(ratio - common) > SAME * abs(common)]
+        if len(off) == 1 and len(moving) > 3:
+            leaf = off[0]
+            who, one = ("the port", there) if abs(ratios[leaf]) < abs(common) else ("the trainer", here)
+            if one.gradient[leaf] * norms[leaf] >= max(one.gradient[other] * norms[other] for other in moving):
+                return (
+                    f"clipping: {who} clips leaf by leaf, or scales {leaf}, whose gradient is the largest, by itself"
+                )
         return (
             f"gradient: leaves are scaled differently, from {min(ratios.values()):.6g} to "
             f"{max(ratios.values()):.6g} times"
@@ -232,13 +241,6 @@ def _clip_cause(
         scale = share if words.startswith("there") else 1 / share
         if whole := whole_times(scale, 1e-3):
             return f"accumulation: before both clip, the gradients of the port are {whole} times the trainer's"
-    if cause := clip_cause(walk, here, there, norm):
-        return cause
-    if whole := whole_times(ratio, 1e-9):
-        return (
-            f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
-            "taken twice or not at all)"
-        )
     kept = [leaf for leaf in here.gradient if here.gradient[leaf]]
     part = float(np.sqrt(sum(float((gradient[leaf] ** 2).sum()) for leaf in kept)))
     for epsilon in (1e-6, 0.0):
@@ -249,6 +251,13 @@ def _clip_cause(
                 f"clipping: {who} counts leaves for the norm that its optimizer does not move "
                 f"(frozen), the other does not"
             )
+    if cause := clip_cause(walk, here, there, norm):
+        return cause
+    if whole := whole_times(ratio, 1e-9):
+        return (
+            f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "
+            "taken twice or not at all)"
+        )
     return (
         f"clipping: the gradient that reaches the port's optimizer is {ratio:.6g} times the trainer's, whose norm is "
         f"{norm:.6g}: another largest norm, or clipped in one of the two alone, or scaled where the other clips"

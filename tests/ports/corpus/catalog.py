@@ -180,7 +180,7 @@ WRONG = (
         "sign of the velocity": ("loss", "actions - noise"),
         "mean over padded actions": ("loss", "mean"),
         "the tower is not frozen": ("update", "frozen", "vision"),
-        "the frozen tower counts for the norm": ("update", "clip"),
+        "the frozen tower counts for the norm": ("update", "clip", "frozen"),
         "warm-up a step shorter": ("update", "rate"),
         "the first average is no copy": ("update", "ema", "decay 0 here"),
         "average of another decay": ("steps", "ema", "decay"),
