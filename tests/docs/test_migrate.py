@@ -1,5 +1,6 @@
 """The page on carrying a model over: its commands run, and print what the page shows but for the last digits."""
 
+import inspect
 import re
 import shlex
 import sys
@@ -9,6 +10,7 @@ import jax
 import pytest
 import torch
 
+import parity
 from parity.checks.proving import NAMES, STAGES
 from parity.cli import COMMANDS, main
 from parity.results import EXIT_CODES
@@ -151,6 +153,28 @@ def shared(text: str) -> str:
     return re.sub(r"\b0\.\d+ of what", "a share of what", rounded(text))
 
 
+def test_the_batches_of_the_page_are_those_of_the_loader():
+    [block] = re.findall(r"```python\n(.*?)\n```", pages.read(PAGE), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(block, names)
+    data = torch.utils.data.TensorDataset(torch.arange(48))
+    loader = torch.utils.data.DataLoader(data, 8, shuffle=True, generator=torch.Generator().manual_seed(1))
+    batches = [batch[0].tolist() for _ in range(3) for batch in loader]
+    assert [batch.tolist() for batch in names["reader"]] == batches[7:]  # type: ignore[attr-defined]
+
+
+def test_the_orders_of_the_page_are_there():
+    rows = pages.table(PAGE, "the loader", "its order").rows
+    taken = set(inspect.signature(parity.LoaderOrder).parameters)
+    taken |= set(inspect.signature(parity.DistributedOrder).parameters)
+    wanted = r"\b(given|sampled|replacement|num_samples|replicas)\b"
+    words = [word for cells in rows for word in re.findall(wanted, cells[1])]
+    assert {*words} == {"given", "sampled", "replacement", "num_samples", "replicas"} <= taken
+    named = {name for cells in rows for name in re.findall(r"`(\w+)\(", cells[1])}
+    assert named == {"LoaderOrder", "DistributedOrder"}
+    assert named <= {*parity.__all__}
+
+
 PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
     test_the_exit_codes_of_the_page_are_those_of_the_verdicts: [
         (PAGE, "| inconclusive | 4 |", "| inconclusive | 5 |"),
@@ -163,6 +187,10 @@ PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
     ],
     test_the_stages_of_the_page_are_those_of_a_proof: [
         (PAGE, "| gradients | of", "| slopes | of"),
+    ],
+    test_the_orders_of_the_page_are_there: [
+        (PAGE, "| `given=False`, from", "| `shared=True`, from"),
+        (PAGE, "| `DistributedOrder(size", "| `RankOrder(size"),
     ],
 }
 """What the page might say instead: by the test that must notice, the page, its words and others."""

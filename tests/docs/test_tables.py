@@ -60,6 +60,7 @@ GENERATED = {
 """Page and first two columns to the test that compares it with what its generator left; docs/results.md as one."""
 
 COMPARED = {
+    (MIGRATE, "the loader", "its order"): "docs/test_migrate::test_the_orders_of_the_page_are_there",
     ("docs/scale.md", "processes", "to process 0, MB"): (
         "benchmarks/test_many_processes::test_the_tables_of_the_page_are_those_of_the_command"
     ),

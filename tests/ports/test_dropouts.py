@@ -60,7 +60,6 @@ def prove(port, model=Model):
     )  # fmt: skip
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("port", [Port, Linen], ids=["nnx", "linen"])
 def test_equal_places_and_rates_hold_and_are_said_to_be_off(port):
     found = prove(port)
@@ -79,7 +78,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("fault", FAULTS)
 def test_another_place_or_rate_parts_at_forward(fault):
     port, said = FAULTS[fault]
@@ -89,7 +87,6 @@ def test_another_place_or_rate_parts_at_forward(fault):
     assert found.cause.startswith("dropout at")
 
 
-@pytest.mark.takes_seconds
 def test_a_dropout_that_the_other_does_not_show_is_never_equal():
     found = prove(partial(Port, 0.0, 0.0))
     assert found.verdict == "inconclusive"
@@ -112,7 +109,6 @@ class DropPath(Odd):
     pass
 
 
-@pytest.mark.takes_seconds
 def test_a_module_that_drops_and_says_no_rate_cannot_be_compared():
     found = prove(Port, partial(Model, kind=DropPath))
     assert found.verdict == "inconclusive"

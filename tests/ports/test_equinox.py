@@ -14,8 +14,6 @@ from tests.ports import loops
 pytest.importorskip("equinox")
 from tests.ports import eqx_loops
 
-pytestmark = pytest.mark.takes_seconds
-
 EQUINOX = {name: getattr(eqx_loops, name) for name in ("Model", "inputs", "batch", "loss", "start", "step")}
 
 

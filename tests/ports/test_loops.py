@@ -25,7 +25,6 @@ def resumed(torch, jax):
     return resume_stage(*sources_of({"torch": (torch, ()), "jax": (jax, ())}, {}))
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("jax", [pytest.param("nnx", marks=pytest.mark.soak), "optax"])
 def test_the_loops_of_both_resume_exactly(jax):
     found = resumed(SIDES["torch"], SIDES[jax])
@@ -33,7 +32,6 @@ def test_the_loops_of_both_resume_exactly(jax):
     assert "jax in 3 scenarios" in found.said
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("side", "lost", "said"),
     [
@@ -58,14 +56,12 @@ def handed(way, lost="", back=None):
                       back=back, steps=12, mode="inline", seeds=1 if lost else None)  # fmt: skip
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize("way", [("torch", "nnx"), pytest.param(("nnx", "torch"), marks=pytest.mark.soak)], ids=str)
 def test_a_run_goes_over_in_either_direction_and_back(way):
     found = handed(way, back=WAYS[way[1], way[0]])
     assert (found.verdict, found.handovers, found.pairs) == ("holds", (6, 9), 18), found.text()
 
 
-@pytest.mark.takes_seconds
 def test_rounding_where_the_noise_of_the_first_cannot_be_measured_is_never_red():
     """Parameters of plain Optax cannot be moved, and its bias correction in float32 is beyond PyTorch's own noise."""
     found = handed(("optax", "torch"), back=WAYS["torch", "optax"])
@@ -84,14 +80,12 @@ CASES = [
 ]
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("way", "lost"), CASES)
 def test_what_a_conversion_drops_is_named_in_either_direction(way, lost):
     found = handed(way, lost)
     assert (found.verdict, found.components[0]) == ("broken", LOST[lost]), found.text()
 
 
-@pytest.mark.takes_seconds
 def test_a_port_is_proven_from_the_interface_to_a_handover_there_and_back():
     found = parity.prove_port(torch=loops.TORCH, jax=loops.NNX, steps=12, convert=loops.to_nnx, back=loops.from_nnx)
     assert found.verdict == "holds", found.text()
@@ -99,7 +93,6 @@ def test_a_port_is_proven_from_the_interface_to_a_handover_there_and_back():
     assert "at steps 6 and 9 of 12" in found.text()
 
 
-@pytest.mark.takes_seconds
 def test_a_conversion_back_that_loses_something_is_told_in_a_port():
     both = sources_of({"torch": (loops.TORCH, ()), "jax": (loops.NNX, ())}, {})
     found = handover_stage(*both, None, partial(loops.from_nnx, lost="exp_avg"))

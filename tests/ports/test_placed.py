@@ -134,7 +134,6 @@ def command(folder, *more, name="train_jax"):
 PLACED = ("--place", "saved/run", "--rules")
 
 
-@pytest.mark.takes_seconds
 def test_a_run_goes_on_in_jax_from_what_parity_convert_put_there(saved, capsys):
     assert command(saved, *PLACED, str(saved / "RULES.toml"), "--json") == 0
     found = json.loads(capsys.readouterr().out)
@@ -142,7 +141,6 @@ def test_a_run_goes_on_in_jax_from_what_parity_convert_put_there(saved, capsys):
     assert found["max_rel"] < 1e-12
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("name", "said"),
     [("train_forgetful", "optimizer.first_moment"), ("train_restarted", "checkpoint.restore")],
@@ -165,14 +163,12 @@ def test_a_place_that_cannot_be_used_is_refused(saved, more, said, capsys):
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.takes_seconds
 def test_rules_that_exchange_two_leaves_are_not_equal(saved, capsys):
     wrong = RULES.replace("first.bias", "x").replace("last.kernel", "first.bias").replace("x", "last.kernel")
     (saved / "WRONG.toml").write_text(wrong)
     assert command(saved, *PLACED, str(saved / "WRONG.toml")) in (1, 2)
 
 
-@pytest.mark.takes_seconds
 def test_the_other_way_round_the_names_come_from_a_checkpoint_of_pytorch(saved, capsys):
     home = saved / "jax"
     with jax.enable_x64(True):

@@ -12,8 +12,6 @@ from parity.errors import SpecError, UnknownNameError
 from tests.ports import loops
 from tests.ports import test_port as pairs
 
-pytestmark = pytest.mark.takes_seconds
-
 
 def prove(change, precision, *, steps=6, first=pairs.FIRST, until="steps"):
     return parity.prove_port(torch=[first, {**first, **change}], steps=steps, until=until, precision=precision)
