@@ -12,7 +12,11 @@ Array = np.ndarray[Any, Any]
 
 
 def place() -> tuple[int, int]:
-    return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    """Return rank and count, as torchrun, `mpirun` or `srun` tell them: a trainer of these reads theirs."""
+    pairs = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+             ("PMI_RANK", "PMI_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))  # fmt: skip
+    rank, count = next(pair for pair in pairs if pair[0] in os.environ)
+    return int(os.environ[rank]), int(os.environ[count])
 
 
 def exchange(folder: Path, name: str, value: Array) -> list[Array]:

@@ -9,7 +9,7 @@ import parity
 from parity.checks.running.launched import place_told
 from parity.errors import SpecError, TrainerError
 from parity.results import Resumption
-from tests.live import rank_trainers
+from tests.live import rank_trainers, ranks_ddp
 
 HERE = str(Path(__file__).parent / "launcher.py")
 OWN = (sys.executable, HERE, "{processes}")
@@ -40,6 +40,28 @@ def test_what_a_rank_of_a_launcher_loses_is_named() -> None:
 def test_torchrun_starts_the_ranks(fault: str, verdict: str) -> None:
     found = check(fault, "kill", TORCHRUN)
     assert found.verdict == verdict, found.text()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("fault", "verdict"), [("", "holds"), ("moments of rank 1", "broken")])
+def test_torchrun_starts_ranks_of_distributed_data_parallel(fault: str, verdict: str) -> None:
+    found = parity.resumes(
+        ranks_ddp.train, steps=6, stop_at=4, processes=2, launcher=TORCHRUN, scenarios="kill",
+        options={"fault": fault},
+    )  # fmt: skip
+    assert found.verdict == verdict, found.text()
+    assert not fault or found.suspects[0].path.startswith("rank1:"), found.text()
+
+
+@pytest.mark.parametrize("kind", ["slurm", *(pytest.param(kind, marks=pytest.mark.soak) for kind in ("ompi", "pmi"))])
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [pytest.param("", "holds", marks=pytest.mark.soak), ("no moments on rank 1", "broken")],
+)
+def test_ranks_are_found_by_the_variables_of_srun_and_mpirun(kind: str, fault: str, verdict: str) -> None:
+    found = check(fault, "kill", (sys.executable, HERE, "--as", kind, "{processes}", sys.executable))
+    assert found.verdict == verdict, found.text()
+    assert not fault or found.suspects[0].path == "rank1:momentum", found.text()
 
 
 @pytest.mark.parametrize(

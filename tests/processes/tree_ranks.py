@@ -24,7 +24,7 @@ RANK, COUNT = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE",
 
 
 class TorchRanks:
-    """FSDP2 with uneven rows, what AdamW keeps for them, DTensors of a mesh of two axes, and replicas."""
+    """FSDP2 with uneven rows, its AdamW, FSDP2 on tensor parallel layers and with replicas, DTensors, and DDP."""
 
     def __init__(self) -> None:
         import torch
@@ -43,17 +43,23 @@ class TorchRanks:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
         torch = self.torch
         torch.manual_seed(seed)
         model = torch.nn.Sequential(torch.nn.Linear(700, 401), torch.nn.Linear(401, 3))
         values = {name: torch.randn(7, 5, 3) for name in ("rows", "columns", "both", "alike")}
+        both = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Linear(10, 6))
+        copied = torch.nn.Linear(5, 9)
         grads = [torch.randn_like(p) for p in model.parameters()]
         if COUNT > 1:
             line = init_device_mesh("cpu", (COUNT,))
             square = init_device_mesh("cpu", (2, COUNT // 2), mesh_dim_names=("a", "b"))
             for layer in model:
                 fully_shard(layer, mesh=line)
+            parallelize_module(both, square["b"], {"0": ColwiseParallel(), "1": RowwiseParallel()})
+            fully_shard(both, mesh=square["a"])  # rows of 10 are split by tensor parallelism first
+            fully_shard(copied, mesh=square)  # replicas of shards
             places = {
                 "rows": [Shard(0), Shard(0)],
                 "columns": [Replicate(), Shard(1)],
@@ -67,7 +73,8 @@ class TorchRanks:
             p.grad = grad
         optimizer.step()
         plain = {"a": torch.arange(5) + seed, "half": torch.ones(3, dtype=torch.bfloat16), "n": seed, "none": None}
-        return {"model": model, "optimizer": optimizer, "values": values, "plain": plain}
+        modules = {"model": model, "both": both, "copied": copied}
+        return {**modules, "optimizer": optimizer, "values": values, "plain": plain}
 
     def alike(self, seed: int) -> dict[str, Any]:
         """Return a tree of replicas alone, as DDP has them."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,13 +47,15 @@ def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None
 class TorchGroup:
     """All processes of the default process group, in a group of their own: collectives of two threads must not meet.
 
+    It holds no group: one that outlives `destroy_process_group` ends with the interpreter, and its threads abort it.
+
     Args:
         group: The group.
         beside: One more, for the thread that writes beside the one that computes.
     """
 
     def __init__(self, group: Any, beside: Any = None) -> None:
-        self._group = group
+        self._group = weakref.ref(group)
         self.index, self.count = dist.get_rank(), dist.get_world_size()
         self.beside = None if beside is None else TorchGroup(beside)
         """The same processes for that thread."""
@@ -64,8 +66,10 @@ class TorchGroup:
         Raises:
             CheckpointError: A process is gone.
         """
+        if (group := self._group()) is None:
+            raise CheckpointError("the process group was destroyed while processes saved or restored together")
         try:
-            return gather_json(value, self._group, self.count)
+            return gather_json(value, group, self.count)
         except RuntimeError as error:
             text = " ".join(str(error).split())
             raise CheckpointError(
@@ -74,11 +78,17 @@ class TorchGroup:
             ) from error
 
 
-@lru_cache(maxsize=2)
-def _made(world: Any) -> TorchGroup:
-    """Return the processes of a default group; all of them call it at once, as making a group is a collective."""
-    del world
-    return TorchGroup(dist.new_group(backend="gloo"), dist.new_group(backend="gloo"))
+_made: list[tuple[Any, TorchGroup]] = []
+"""The default group for which groups were made, as a weak reference, and what was made; at most one."""
+
+
+def _all_processes() -> TorchGroup:
+    """Return the processes of the default group; all of them call it at once, as making a group is a collective."""
+    world = dist.group.WORLD
+    if not _made or _made[0][0]() is not world:
+        made = TorchGroup(dist.new_group(backend="gloo"), dist.new_group(backend="gloo"))
+        _made[:] = [(weakref.ref(world), made)]
+    return _made[0][1]
 
 
 def group_of(tree: Any, together: bool | None) -> TorchGroup | None:
@@ -100,7 +110,7 @@ def group_of(tree: Any, together: bool | None) -> TorchGroup | None:
                 "call torch.distributed.init_process_group() first"
             )
         return None
-    return _made(dist.group.WORLD) if dist.get_world_size() > 1 else None
+    return _all_processes() if dist.get_world_size() > 1 else None
 
 
 def _holds_split(value: Any) -> bool:
