@@ -2,7 +2,8 @@
 
 A value that is written before it is read is lost without loss. Read from the byte code, so that it holds for every
 form of loop and needs no source: a backward data-flow analysis over the instructions. Paths through exceptions do
-not count: every `with` could suppress one, and then nothing that is assigned in it is written before it is read.
+not count: every `with` could suppress one, and then nothing that is assigned in it is written before it is read. Those
+through the `except` clauses of a `try` are asked for by themselves: `try: limit = plan[n]`, `except KeyError: pass`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ _COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 """Inner functions that end where they stand: before Python 3.12 each comprehension is one."""
 
 
-def live_names(code: CodeType, lasti: int) -> frozenset[str]:
+def live_names(code: CodeType, lasti: int, *, clauses: bool = False) -> frozenset[str]:
     """Return the local variables that may be read after an instruction.
 
     Args:
         code: Code of the function or module.
         lasti: Offset of the instruction that runs, in bytes (`frame.f_lasti`).
+        clauses: Whether each statement of a `try` may be left for its `except` clauses.
 
     Returns:
         Their names; those that inner functions share are always among them, unless all of these are comprehensions.
     """
-    at = _live_after(code)
+    at = _live_after(code, clauses)
     while lasti not in at and lasti > 0:  # within a call, Python 3.11 gives the place behind it, among its caches
         lasti -= 2
     return (
@@ -51,13 +53,14 @@ def _shared(code: CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _live_after(code: CodeType) -> dict[int, frozenset[str]]:
+def _live_after(code: CodeType, clauses: bool) -> dict[int, frozenset[str]]:
     """Return, for every instruction, the variables that are live after it."""
     found = list(dis.Bytecode(code))
     index = {instruction.offset: at for at, instruction in enumerate(found)}
+    handlers = _clauses(code, found, index) if clauses else {}
     steps = []
     for at, instruction in enumerate(found):
-        follows: set[int] = set()
+        follows = set(handlers.get(at, ()))
         jumps = instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
         if jumps and instruction.argval in index:
             follows.add(index[instruction.argval])
@@ -79,6 +82,20 @@ def _live_after(code: CodeType) -> dict[int, frozenset[str]]:
         instruction.offset: frozenset().union(*(before[next_at] for next_at in steps[at][0]))
         for at, instruction in enumerate(found)
     }
+
+
+def _clauses(code: CodeType, found: list[dis.Instruction], index: dict[int, int]) -> dict[int, set[int]]:
+    """Return, by the place of an instruction, where the `except` clauses begin that take what it raises."""
+    handlers: dict[int, set[int]] = {}
+    for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
+        target = index.get(entry.target)
+        if target is None or any(one.opname == "WITH_EXCEPT_START" for one in found[target : target + 3]):
+            continue
+        for at in range(index[entry.start], len(found)):
+            if found[at].offset >= entry.end:
+                break
+            handlers.setdefault(at, set()).add(target)
+    return handlers
 
 
 def _effects(instruction: dis.Instruction) -> list[tuple[str, bool]]:
