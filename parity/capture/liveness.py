@@ -2,8 +2,8 @@
 
 A value that is written before it is read is lost without loss. Read from the byte code, so that it holds for every
 form of loop and needs no source: a backward data-flow analysis over the instructions. Paths through exceptions do
-not count: every `with` could suppress one, and then nothing that is assigned in it is written before it is read. Those
-through the `except` clauses of a `try` are asked for by themselves: `try: limit = plan[n]`, `except KeyError: pass`.
+not count: every `with` could suppress one, and then nothing that is assigned in it is written before it is read.
+Those through the `except` clauses of a `try` are asked for by themselves: `try: limit = plan[n]`, `except KeyError:`.
 """
 
 from __future__ import annotations

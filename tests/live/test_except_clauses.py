@@ -33,7 +33,7 @@ def keeps_a_limit(lost: bool) -> Trainer:
             try:
                 limit = plan[n]
             except KeyError:
-                pass
+                print("as before", n)
             if n > limit:
                 break
             w = w - 0.3 * (w - math.sin(n))
@@ -53,7 +53,7 @@ def keeps_a_rate(lost: bool) -> Trainer:
             try:
                 rate = next(rates)
             except StopIteration as over:
-                assert over.value is None
+                print("the last one stays", over.value)
             w = w - rate * (w - math.sin(n))
             if n % 4 == 3:
                 save(folder, w=w, n=n + 1, rate=rate)
