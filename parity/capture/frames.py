@@ -125,7 +125,7 @@ def capture(
         for scope in sorted(scopes, key=_is_library):  # the user's own variables give the paths
             prefix = f"{scope.name}()." if scope.name else ""
             live = live_names(scope.code, scope.lasti) - scope.dead
-            # an `except` clause may keep a number: `try: limit = plan[n]`; arrays of a step that may fail are made anew
+            # an `except` clause may keep a number (`try: limit = plan[n]`); arrays of a step are made anew
             kept = live_names(scope.code, scope.lasti, clauses=True) - live - scope.dead
             live |= {name for name in kept if is_a(scope.local.get(name), *_PLAIN)}
             if not scope.code.co_flags & inspect.CO_GENERATOR:  # what a callback was given lives on with its caller
