@@ -199,7 +199,7 @@ def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArray
             if one is None or two is None:
                 continue
             (slope, cut), (other, moved) = one, two
-            if abs(other - slope) <= 1e-4 * abs(slope) and abs(cut - moved) > 1e-6 * max(abs(cut), abs(moved)):
+            if abs(other - slope) <= 1e-4 * abs(slope) and abs(cut - moved) > 1e-3 * max(abs(cut), abs(moved)):
                 ratio = moved / cut if cut else float("inf")
                 return (
                     f"epsilon of the optimizer: the port's is {ratio:.6g} times the trainer's, beside "
