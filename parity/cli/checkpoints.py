@@ -1,40 +1,30 @@
-"""The commands on checkpoints: `parity verify`, `path`, `export` and `metric`.
-
-None of them imports a framework, but for an export of parameters alone, which is written by the side of the run.
-"""
+"""The commands on checkpoints: `parity verify`, `path` and `metric`. None of them imports a framework."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import os
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from parity import sides, storage
 from parity.checkpoints import (
     FILE,
     Verified,
     describe,
     identity,
-    read_seal,
-    require_verified,
     seal_beside,
     verify,
     verify_file,
-    while_it_stays,
 )
 from parity.checkpoints.remote import name_of
 from parity.cli.compare import compare_checkpoints
 from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
-from parity.cli.homes import Home, find_home, hash_of_run, home_of
-from parity.cli.options import count, local_path, number, on_disk, place, word_or_step
+from parity.cli.homes import find_home, hash_of_run, home_of
+from parity.cli.options import add_run_and_which, count, local_path, number, on_disk, place
 from parity.cli.stored import print_stored_path, verify_stored
 from parity.convert import with_checksums
 from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
@@ -46,7 +36,7 @@ from parity.runs import RunDirectory
 from parity.storage import plain
 from parity.storage.stores import StoreUrl
 
-__all__ = ["add_export", "add_metric", "add_path", "add_verify"]
+__all__ = ["add_metric", "add_path", "add_verify"]
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
@@ -69,26 +59,13 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 def add_path(parser: argparse.ArgumentParser) -> None:
     """Add the options of `parity path`."""
-    _add_run_and_which(parser, "a directory of a run, of a manager, or that another tool fills with checkpoints")
+    add_run_and_which(parser, "a directory of a run, of a manager, or that another tool fills with checkpoints")
     parser.add_argument(
         "--unread",
         action="store_true",
         help="name it by sizes and small files alone; otherwise each of its bytes is compared with its seal first",
     )
     parser.set_defaults(run=_path)
-
-
-def add_export(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `parity export`."""
-    _add_run_and_which(parser)
-    parser.add_argument("dest", type=local_path, metavar="DEST", help="new directory; see --only params")
-    parser.add_argument(
-        "--only",
-        choices=("params",),
-        help="export only the parameters and buffers of the model, for inference. PyTorch: a state dict in the file "
-        "DEST, or safetensors if its name ends so; JAX: Orbax items in the directory DEST",
-    )
-    parser.set_defaults(run=_export)
 
 
 def add_metric(parser: argparse.ArgumentParser) -> None:
@@ -105,24 +82,6 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
         "--mode", choices=("min", "max"), help="of a manager: what is better, where its best.json does not say it"
     )
     parser.set_defaults(run=_metric)
-
-
-OURS = "the directory of a run or of a manager"
-
-
-def _add_run_and_which(parser: argparse.ArgumentParser, where: str = OURS) -> None:
-    parser.add_argument("dir", type=place, metavar="RUN", help=f"{where}; a path, or the URL of a run at a store")
-    parser.add_argument(
-        "which",
-        type=word_or_step("best", "latest"),
-        metavar="best|latest|STEP",
-        help="the best checkpoint, the latest, or that of a step",
-    )
-    parser.add_argument(
-        "--or-next",
-        action="store_true",
-        help="if the best, or the latest, is damaged or missing, take the next one that is whole",
-    )
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -266,7 +225,11 @@ def _path(options: argparse.Namespace) -> int:
         return print_foreign_path(options.dir, options.which)
     home = home_of(options.dir)
     try:
-        path = home.choose(options.which, or_next=options.or_next) if options.unread else _chosen(home, options)
+        path = (
+            home.choose(options.which, or_next=options.or_next)
+            if options.unread
+            else home.chosen(options.which, or_next=options.or_next)
+        )
         how = "a look at sizes and small files found it whole; --unread read no more" if options.unread else ""
     except UnsealedError as error:
         path, how = home.choose(options.which), f"unverified: {error}"
@@ -274,78 +237,6 @@ def _path(options: argparse.Namespace) -> int:
     if how:
         print(f"parity: {clean(how)}", file=sys.stderr)
     return 0
-
-
-def _chosen(home: Home, options: argparse.Namespace) -> Path:
-    return home.chosen(options.which, or_next=options.or_next)
-
-
-def _export(options: argparse.Namespace) -> int:
-    """Copy a checkpoint, or its parameters alone, to a new place; verified before and after the copy."""
-    dest = options.dest
-    if os.path.lexists(dest):
-        raise RunDirectoryError(f"{dest} exists already and is not overwritten; give a new directory")
-    options.given = options.dir
-    with on_disk(options.dir, options.which, run=True) as options.dir:
-        return _export_from(options)
-
-
-def _export_from(options: argparse.Namespace) -> int:
-    dest, home = options.dest, home_of(options.dir)
-    if options.only and home.run is None:
-        raise CheckpointError(
-            "--only params: which item of a manager's checkpoint is the model is unknown; restore it into a "
-            f"template, CheckpointManager({str(options.dir)!r}).restore(like=...), and save what is wanted"
-        )
-    source = _chosen(home, options)
-    if options.only:
-        return _export_params(options, source)
-    try:
-        with _draft_of(dest) as draft, while_it_stays(source):
-            shutil.copytree(source, draft)
-            seal = require_verified(draft)
-    except shutil.Error as error:  # a list of all failures, most of them for the same reason
-        file, copy, reason = error.args[0][0]
-        raise OSError(f"{file} could not be copied to {copy}: {reason.partition(': ')[0]}") from error
-    print(f"{dest}: step {seal.step} of {options.given}, verified")
-    return 0
-
-
-def _export_params(options: argparse.Namespace, source: Path) -> int:
-    """Have the side of a verified checkpoint write its parameters to a draft, and give that its name."""
-    seal, dest = read_seal(source), options.dest
-    side = sides.load(seal.side)
-    export_params: Callable[[Path, Path], None] | None = getattr(side, "export_params", None)
-    if export_params is None:
-        raise CheckpointError(
-            f"side {seal.side!r} has no export_params; without --only the whole checkpoint is exported"
-        )
-    with _draft_of(dest) as draft:
-        export_params(source, draft)
-    print(f"{dest}: parameters of step {seal.step} of {options.given}, verified")
-    print(
-        "For inference only: optimizer, schedule, loss scaler, random streams, counters and the position in the data "
-        "are left out, and training cannot resume from it."
-    )
-    return 0
-
-
-@contextmanager
-def _draft_of(dest: Path) -> Iterator[Path]:
-    """Yield a path beside `dest`; what is written there is made durable and moved to `dest`, or else removed."""
-    draft = dest.with_name(f".{os.getpid()}.{dest.name}")
-    try:
-        yield draft
-        if draft.is_dir():
-            storage.fsync_tree(draft)
-        else:
-            storage.fsync_files([draft])
-        storage.move(draft, dest)
-    finally:
-        if draft.is_dir():
-            shutil.rmtree(draft, ignore_errors=True)
-        else:
-            draft.unlink(missing_ok=True)
 
 
 def _metric(options: argparse.Namespace) -> int:

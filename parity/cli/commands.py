@@ -16,6 +16,7 @@ from parity.cli import (
     completion,
     convert,
     demo,
+    export,
     handover,
     inspect,
     launch,
@@ -252,10 +253,10 @@ COMMANDS: dict[str, Command] = {
         add=checkpoints.add_path,
     ),
     "export": Command(
-        help="copy a verified checkpoint out of a run, to ship it",
-        examples=("parity export runs/a best ship/",),
+        help="copy a verified checkpoint out of a run, to ship it, or hand the run over to the other side",
+        examples=("parity export runs/a best ship/", "parity export runs/a latest runs/b --to jax"),
         codes={0: "copied, and verified before and after", 2: REFUSED},
-        add=checkpoints.add_export,
+        add=export.add,
     ),
     "remote": Command(
         help="try what checkpoints need of an object store",

@@ -27,6 +27,7 @@ from parity.storage.stores import StoreUrl, is_url, parse_url
 
 __all__ = [
     "add_fail_on",
+    "add_run_and_which",
     "add_spec_options",
     "count",
     "deadline",
@@ -342,3 +343,24 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def add_run_and_which(parser: argparse.ArgumentParser, where: str = "the directory of a run or of a manager") -> None:
+    """Add a directory, which of its checkpoints is meant, and whether the next whole one does.
+
+    Args:
+        parser: That of the command.
+        where: What the directory is.
+    """
+    parser.add_argument("dir", type=place, metavar="RUN", help=f"{where}; a path, or the URL of a run at a store")
+    parser.add_argument(
+        "which",
+        type=word_or_step("best", "latest"),
+        metavar="best|latest|STEP",
+        help="the best checkpoint, the latest, or that of a step",
+    )
+    parser.add_argument(
+        "--or-next",
+        action="store_true",
+        help="if the best, or the latest, is damaged or missing, take the next one that is whole",
+    )

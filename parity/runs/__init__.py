@@ -3,6 +3,7 @@
 Takes a side and a run as arguments; knows the run by its plan and its identity, and never asks which side it is.
 """
 
+from parity.runs.crossing_over import NamedSide, cross_over
 from parity.runs.directory import RunDirectory
 from parity.runs.launching import launch, variables
 from parity.runs.options import QUIET, FaultInjection, Observers, OnError, ProcessOptions, ProcessOutcome
@@ -19,6 +20,7 @@ __all__ = [
     "QUIET",
     "Alone",
     "FaultInjection",
+    "NamedSide",
     "Observers",
     "OnError",
     "ProcessOptions",
@@ -29,6 +31,7 @@ __all__ = [
     "Signals",
     "WatchedSignals",
     "compare_topology",
+    "cross_over",
     "join",
     "launch",
     "leave",
