@@ -82,7 +82,8 @@ def test_what_cannot_be_handed_over_is_refused_and_leaves_nothing(
     def refused(*words: object) -> str:
         assert main(["export", *map(str, words)]) == 2
         err: str = capsys.readouterr().err
-        assert err.count("parity: error: ") == 1 and err.count("\n") <= 2, err
+        assert err.count("parity: error: ") == 1, err
+        assert err.count("\n") <= 2, err
         assert list(tmp_path.iterdir()) == left
         return err
 

@@ -47,7 +47,7 @@ def is_for_people(node: ast.AST, tree: ast.Module) -> bool:
 
 
 def is_message(call: ast.Call, tree: ast.Module) -> bool:
-    """Return whether a call shows something to people: it prints, warns, or writes to a logger of Python's own.
+    """Return whether a call shows something to people: print, warning, Python's own logger, a bar of tqdm.
 
     Args:
         call: The call.
@@ -59,23 +59,40 @@ def is_message(call: ast.Call, tree: ast.Module) -> bool:
         case ast.Attribute(value=ast.Name(id="warnings"), attr="warn"):
             return True
         case ast.Attribute(value=ast.Name(id=name), attr=level) if level in _LEVELS:
-            return name == "logging" or name in _loggers(tree)
+            return name == "logging" or name in _set_by(tree, ("logging.getLogger", "getLogger"))
+        case ast.Attribute(value=ast.Name(id=name), attr=method) if method in _BAR:
+            return name in _set_by(tree, _bars(tree))
     return False
 
 
 _LEVELS = ("debug", "info", "warning", "error", "critical", "exception")
+_BAR = ("set_postfix", "set_postfix_str", "set_description", "set_description_str", "write")
+"""Methods of a progress bar of tqdm that show what they are given."""
 
 
 @functools.lru_cache(maxsize=64)
-def _loggers(tree: ast.Module) -> frozenset[str]:
-    """Return the variables that are set to `logging.getLogger()`, and to nothing else."""
+def _bars(tree: ast.Module) -> tuple[str, ...]:
+    """Return how a module calls what makes a progress bar of tqdm, as it imports it."""
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tqdm" and not node.level:
+            found += [one.asname or one.name for one in node.names if one.name in ("tqdm", "trange")]
+        elif isinstance(node, ast.Import):
+            modules = [one.asname or one.name for one in node.names if one.name.partition(".")[0] == "tqdm"]
+            found += [f"{module}.{name}" for module in modules for name in ("tqdm", "trange")]
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _set_by(tree: ast.Module, makers: tuple[str, ...]) -> frozenset[str]:
+    """Return the variables that are set to what a call of one of these gives, and to nothing else."""
     found: dict[str, set[bool]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign | ast.NamedExpr):
             called = ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ""
-            for target in node.targets:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if isinstance(target, ast.Name):
-                    found.setdefault(target.id, set()).add(called in ("logging.getLogger", "getLogger"))
+                    found.setdefault(target.id, set()).add(called in makers)
     return frozenset(name for name, made in found.items() if made == {True})
 
 
