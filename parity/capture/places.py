@@ -94,12 +94,17 @@ def _string_io(walk: Walk, path: str, value: io.StringIO) -> None:
 
 
 def _file(walk: Walk, path: str, value: Any) -> None:
-    """Show the content of a file that has no name any more; those with one are seen in their folder."""
+    """Show the content of a file that has no name any more, and how far one that is only read has been read.
+
+    Files with a name are seen in their folder. A text that is gone through line by line does not tell its position.
+    """
     if not walk.is_new(path, value, component_from_name(path)) or value.closed:
         return
     try:
         number = value.fileno()
         about = os.fstat(number)
+        if stat.S_ISREG(about.st_mode) and about.st_nlink and value.readable() and not value.writable():
+            walk.leaf(f"{path}.tell()", value.tell(), "data.position", "scalar")
     except (OSError, ValueError, AttributeError):
         return
     if not stat.S_ISREG(about.st_mode) or about.st_nlink:
