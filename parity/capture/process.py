@@ -1,4 +1,4 @@
-"""State of the whole process beside generators: environment, threads of the user, what waits for an object's end."""
+"""State of the whole process beside generators: environment, decimal's context, threads, what waits for an end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ _environment = dict(os.environ)
 
 
 def show_process(walk: Walk) -> None:
-    """Show variables of the environment that were set since, threads of the user, and arguments of finalizers."""
+    """Show what was set of the environment and of decimal since, threads of the user, and arguments of finalizers."""
     for name, value in os.environ.items():
         if _environment.get(name) != value and not name.startswith(_NOISY):
             walk.leaf(f"os.environ[{name!r}]", value, f"os.environ[{name!r}]", "scalar")
+    if (decimal := sys.modules.get("decimal")) is not None:  # how many digits there are, and how the last is rounded
+        for name in ("prec", "rounding"):
+            value = getattr(decimal.getcontext(), name)
+            if value != getattr(decimal.DefaultContext, name):
+                walk.leaf(f"decimal.getcontext().{name}", value, f"decimal.getcontext().{name}", "scalar")
     _threads(walk)
     for name, logger in (("", logging.root), *list(logging.root.manager.loggerDict.items())):
         if isinstance(logger, logging.Logger) and holds_of_user(logger):
