@@ -52,8 +52,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=PRECISIONS,
+        metavar="TYPE",
         default="float64",
-        help="a type in which the updates are looked at too, inside its measured envelope (float64: none)",
+        help=f"a type in which the updates are looked at too, inside its measured envelope: {', '.join(PRECISIONS)} "
+        "(float64: none)",
     )
     parser.add_argument(
         "--until", choices=STAGES, metavar="STAGE", help=f"the last stage that is looked at: {', '.join(STAGES)}"

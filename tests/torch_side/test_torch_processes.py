@@ -20,9 +20,10 @@ from parity.spec import DropoutSpec, MeshSpec, load
 from parity.state import LeafDigest, digest_text
 from parity.twins import Share
 from tests.support.small import quick
-from torch_side import processes, shards
+from torch_side import processes
 from torch_side.dropout import Dropout, random_bits
 from torch_side.formats.content import lay_out_content, map_content, read_content, write_content
+from torch_side.formats.pieces import ShardPiece, runs
 from torch_side.sharding import require_sharded
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
@@ -199,8 +200,8 @@ def test_pieces_that_processes_write_and_digest_are_the_whole(drawn):
     whole = LeafDigest(array.shape, array.dtype)
     for box in boxes:
         values = array[tuple(slice(low, high) for low, high in box)]
-        piece = shards.ShardPiece("leaf", 0, array.shape, box, values)
-        for at, run in shards._runs(piece):
+        piece = ShardPiece("leaf", 0, array.shape, box, values)
+        for at, run in runs(piece):
             out[at : at + len(run)] = run
         part = LeafDigest(array.shape, array.dtype)
         part.add([low for low, _ in box], values)
