@@ -42,6 +42,8 @@ def gradient_cause(pair: LossPair, parted: Collection[str], names: Mapping[str, 
             more = f", and part of the gradient of {rest} more" if rest else ""
             return f"gradient stopped: in {who} none reaches {shown}{more} (stop_gradient or detach)"
     shared = one_value(factors, 1e-9) if len(factors) == len(parted) else None
+    if shared is not None and abs(shared - 1.0) <= 1e-9:
+        return ""  # nearly equal: no cause is known that is so small
     if shared is not None:
         where = "every leaf" if len(parted) == len(pair.expected) else names_of([names[leaf] for leaf in parted])
         return f"gradient scaled: {shared:.6g} times on the port, of {where}: scaled on the way back, not in the loss"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from parity.checks.criteria import FLOAT64_LIMIT
 from parity.checks.models import NOISE
 from parity.checks.noise import distance, one_ulp_away, spread_of
-from parity.checks.proving.losses import Pairing
+from parity.checks.proving.losses import Pairing, nudged_batch
 from parity.checks.proving.slots import choose_model, slots_of
 from parity.checks.proving.sources import PortTrainer
 from parity.contract import StateView
@@ -65,7 +65,8 @@ class Lane:
     def advance(self, step: int) -> None:
         """Make the update of a step, and keep the state after it."""
         began = time.perf_counter()
-        loss = self.run.step(self.trainer.batch(step))  # type: ignore[attr-defined]
+        batch = self.trainer.batch(step)
+        loss = self.run.step(nudged_batch(batch, step) if self.nudged else batch)  # type: ignore[attr-defined]
         self.seconds = time.perf_counter() - began
         self.keep(loss)
 

@@ -15,7 +15,7 @@ from parity.checks.proving.sources import PortTrainer
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import RulePlacement
 
-__all__ = ["LossPair", "Pairing", "evaluate_losses", "gradient_gaps", "loss_gap"]
+__all__ = ["LossPair", "Pairing", "evaluate_losses", "gradient_gaps", "loss_gap", "nudged_batch"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class LossPair:
-    """The losses of both at one place, and what one unit in the last place of the leaves moves them by."""
+    """The losses of both at one place, and what one unit in the last place of leaves and batch moves them by."""
 
     batch: tuple[StepBatch, StepBatch]
     first: LossEvaluation
@@ -66,7 +66,8 @@ def evaluate_losses(
     again = first.probe.loss(values, batches[0]), second.probe.loss(there, batches[1])
     rng = np.random.default_rng([3, step])
     nudged = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") for leaf, v in values.items()}
-    moved = first.probe.loss(nudged, batches[0]), second.probe.loss(pairing.over(nudged), batches[1])
+    shifted = nudged_batch(batches[0], step), nudged_batch(batches[1], step)
+    moved = first.probe.loss(nudged, shifted[0]), second.probe.loss(pairing.over(nudged), shifted[1])
     expected = pairing.over(one.gradients, grads=True)
     shaken = pairing.over(moved[0].gradients, grads=True)
     leaf_noise = {
@@ -76,6 +77,24 @@ def evaluate_losses(
     noise = max(spread_of(one.loss, moved[0].loss), spread_of(two.loss, moved[1].loss))
     same = one.loss == again[0].loss, two.loss == again[1].loss
     return LossPair(batches, one, two, expected, noise, leaf_noise, same)
+
+
+def nudged_batch(batch: StepBatch, seed: int) -> StepBatch:
+    """Return a batch whose floats moved by one unit in the last place, equal ones of both sides alike.
+
+    What is made of an input alone, as the angles of a time embedding, is rounded in as many ways as it is written.
+    Whole numbers stay: they may be masks and labels, which are compared.
+
+    Args:
+        batch: Of a step, floating arrays in float64.
+        seed: Tells the draws.
+    """
+    found = dict(batch)
+    for name, value in batch.items():
+        if isinstance(value, np.ndarray) and value.dtype == np.float64:
+            up = np.asarray(np.random.default_rng([5, seed]).random(value.shape) < 0.5)
+            found[name] = np.where(value == np.round(value), value, one_ulp_away(value, up, "float64"))
+    return found
 
 
 def other_values(pairing: Pairing, seed: int) -> dict[str, NDArray[np.float64]]:
@@ -90,7 +109,7 @@ def other_values(pairing: Pairing, seed: int) -> dict[str, NDArray[np.float64]]:
 def loss_gap(pair: LossPair) -> tuple[float, float]:
     """Return how far both losses are apart, relative, and what would pass.
 
-    Numerics: 1e-12 relative, or three times what one unit in the last place of the leaves moves the loss.
+    Numerics: 1e-12 relative, or three times what one unit in the last place of leaves and batch moves the loss.
     """
     scale = max(abs(pair.first.loss), 1e-300)
     limit = max(FLOAT64_LIMIT * scale, 3.0 * pair.noise)
@@ -101,7 +120,7 @@ def gradient_gaps(pair: LossPair) -> tuple[dict[str, float], float]:
     """Return the leaves of the second model whose gradients part, each with the relative gap, and the largest gap.
 
     Numerics: a gradient may differ by 1e-12 of its largest element, by three times what one unit in the last place of
-    the leaves moves it, or by 16 units in the last place of the largest gradient of all.
+    leaves and batch moves it, or by 16 units in the last place of the largest gradient of all.
     """
     largest = max((float(np.abs(grad).max(initial=0.0)) for grad in pair.expected.values()), default=0.0)
     parted: dict[str, float] = {}
