@@ -196,6 +196,20 @@ raise SystemExit(main(words))
 """
 
 
+def ends_with_one_line(*words):
+    """Interrupt a program of Python once it says that it is ready, and require one line and the code of SIGINT."""
+    command = [sys.executable, *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=LONGEST) == ("", "parity: SIGINT: stopped\n")
+        assert process.returncode == 128 + signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.parametrize(
     ("where", "name", "words"),
     [
@@ -206,16 +220,7 @@ raise SystemExit(main(words))
     ],
 )
 def test_control_c_ends_a_short_command_with_one_line(where, name, words):
-    command = [sys.executable, "-c", SHORT, f"parity.cli.{where}", name, *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=LONGEST) == ("", "parity: SIGINT: stopped\n")
-        assert process.returncode == 128 + signal.SIGINT
-    finally:
-        process.kill()
-        process.communicate()
+    ends_with_one_line("-c", SHORT, f"parity.cli.{where}", name, *words)
 
 
 LOADING = """
@@ -236,16 +241,7 @@ sys.exit(run())
 
 
 def test_control_c_ends_a_command_that_is_being_loaded_with_one_line():
-    command = [sys.executable, "-c", LOADING]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=LONGEST) == ("", "parity: SIGINT: stopped\n")
-        assert process.returncode == 128 + signal.SIGINT
-    finally:
-        process.kill()
-        process.communicate()
+    ends_with_one_line("-c", LOADING)
 
 
 CHILD = """
