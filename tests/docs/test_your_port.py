@@ -9,7 +9,7 @@ import pytest
 
 from parity.checks.criteria import ENVELOPE_LIMIT, FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR
 from parity.checks.noise import SEEDS
-from parity.checks.ports.arrays import ARRAY_LIMIT
+from parity.checks.ports.judge import ARRAY_LIMIT
 from parity.checks.ports.noise import FLOAT64_SEEDS
 from parity.checks.ports.session import advise_port
 from tests.docs import pages

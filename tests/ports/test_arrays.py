@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from parity.checks.ports.arrays import exact
+from parity.checks.ports.judge import exact
 from parity.checks.ports.series import Series
 from parity.mapping import Pair
 

@@ -3,19 +3,11 @@
 Knows no RunSpec and no side: both are training functions with one mark per step, seen as `checks.running` sees them.
 """
 
-from parity.checks.ports.arrays import ARRAY_LIMIT
-from parity.checks.ports.assertions import (
-    CrossingBrokenError,
-    HandoverBrokenError,
-    TwinsDifferError,
-    assert_handover,
-    assert_twins,
-)
-from parity.checks.ports.continued import hand_over
-from parity.checks.ports.converting import conversion
-from parity.checks.ports.handover import Convert, hands_over
-from parity.checks.ports.session import CLOSE
-from parity.checks.ports.twins import twins_agree
+from parity.checks.ports.continued import conversion, hand_over
+from parity.checks.ports.handover import Convert, HandoverBrokenError, assert_handover, hands_over
+from parity.checks.ports.judge import ARRAY_LIMIT
+from parity.checks.ports.session import CLOSE, CrossingBrokenError
+from parity.checks.ports.twins import TwinsDifferError, assert_twins, twins_agree
 from parity.mapping import Pair, PairRule
 
 __all__ = [

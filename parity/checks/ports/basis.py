@@ -12,7 +12,7 @@ from parity.checks.ports.series import CURVES, NARROW_FIRST, Series, Trained
 from parity.checks.running import Compute, Trace
 from parity.mapping import Pair, PairRule, matching, pair_leaves, pair_slots, words_of
 
-__all__ = ["Basis", "Setting", "build_basis", "different_counts", "different_settings"]
+__all__ = ["Basis", "Setting", "build_basis", "different_counts", "different_settings", "nothing_paired"]
 
 SLOTS = ("optimizer.", "ema")
 
@@ -45,6 +45,11 @@ class Basis:
     def right(self) -> list[str]:
         """Return the arrays of the port."""
         return [pair.b for pair in self.pairs]
+
+
+def nothing_paired(precision: Compute | None) -> Basis:
+    """Return the basis of a verdict that was reached before anything was paired."""
+    return Basis((), (), (), precision or "float32")
 
 
 @dataclass(frozen=True)

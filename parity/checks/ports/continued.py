@@ -12,20 +12,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from parity.checks.ports.arrays import PortDifference, exact
-from parity.checks.ports.basis import Basis, build_basis, different_counts, different_settings
-from parity.checks.ports.handover import Convert
-from parity.checks.ports.judge import Judged, judge_pair
-from parity.checks.ports.noise import measure_noise
-from parity.checks.ports.series import kept_steps
+from parity.checks.ports.basis import Basis, nothing_paired
+from parity.checks.ports.handover import Convert, run_conversion
+from parity.checks.ports.judge import Judged, PortDifference
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
+from parity.checks.ports.twins import train_alike
 from parity.checks.progress import announce
 from parity.checks.running import Compute, Train, open_workdir
-from parity.errors import CheckpointError, SpecError, TrainerError
+from parity.convert import ConversionRules, Options, convert, read_rules, writer_of
+from parity.errors import CheckpointError, SpecError
 from parity.mapping import PairRule
 from parity.results import Crossing
 
-__all__ = ["hand_over"]
+__all__ = ["conversion", "hand_over"]
 
 
 class _Continued:
@@ -103,12 +102,7 @@ def hand_over(
         here, there = root / "own", root / "converted"
         there.mkdir(parents=True)
         _copy(checkpoint, here / (place or checkpoint.name))
-        try:
-            convert(here, there)
-        except Exception as error:  # the caller's own function
-            raise TrainerError(f"the conversion failed with {type(error).__name__}: {error}") from error
-        if not any(path.is_file() for path in there.rglob("*")):
-            raise TrainerError("the conversion wrote nothing into the folder it was given as its second argument")
+        run_conversion(convert, here, there)
         trains = _Continued(first, here), _Continued(second, there)
         sides = open_sides(stack, *trains, steps, "inline", options, root / "runs")
         judged, basis = _compare(sides, rules, precision, seeds)
@@ -132,33 +126,41 @@ def _compare(
     sides: Sides, rules: Sequence[PairRule], precision: Compute | None, seeds: int | None
 ) -> tuple[Judged, Basis]:
     a, b = sides.a, sides.b
-    nothing = Basis((), (), (), precision or "float32")
     if a.marked[0] == 0:
         note = f"{a.name} does not continue from the checkpoint where it was put: say where it looks for it (place)"
-        return Judged("inconclusive", notes=[note]), nothing
+        return Judged("inconclusive", notes=[note]), nothing_paired(precision)
     if a.marked != b.marked:
         here, there = (f"a run from step {t.marked[0]} to {t.marked[-1]}" for t in (a, b))
         component = "checkpoint.restore" if b.marked[0] == 0 else "counters.step"
         lost = PortDifference(component, "function", "function", a.marked[0], here, there, float("inf"))
-        return Judged("broken", differences=[lost]), nothing
-    steps = kept_steps(a.marked, max(a.size, b.size))
-    (left, again_a), (right, again_b) = (t.series("again", t.state, steps) for t in (a, b))
-    for trained, again in ((a, again_a), (b, again_b)):
-        if parted := trained.parts(again):
-            return Judged("inconclusive", notes=[f"{parted}: seed what is random, then compare"]), nothing
-    start = a.marked[0]
-    basis = build_basis(a, b, (left, start), (right, start), rules, precision)
-    if not basis.params:
-        note = "no parameter could be paired: what was converted has other values, or leaves that are joined or split"
-        return Judged("inconclusive", notes=[note]), basis
-    unlike = exact(left, right, basis.pairs, start, start)
-    if unlike:
-        return Judged("broken", differences=unlike, compared=1), basis
-    every = [step for step in left.steps if step in set(right.steps) and step > start]
-    judged = Judged()
-    for noise in measure_noise(((a, left, basis.left), (b, right, basis.right)), steps, basis.precision, seeds):
-        judged = judge_pair(left, right, basis.pairs, basis.curves, noise, basis.precision, every)
-        if judged.verdict != "broken":
-            break
-    found = different_counts(a, b, again_b, start) or different_settings(a, b)
-    return sides.conclude(judged, basis, noise, settings=found), basis
+        return Judged("broken", differences=[lost]), nothing_paired(precision)
+    unpaired = "no parameter could be paired: what was converted has other values, or leaves that are joined or split"
+    return train_alike(sides, rules, precision, seeds, unpaired=unpaired, taken_over=True)
+
+
+def conversion(checkpoint: str, place: str, to: str, rules: Path | None = None, like: Path | None = None) -> Convert:
+    """Return what takes a checkpoint from one folder to the other, as `parity convert` does.
+
+    Args:
+        checkpoint: Where it lies in the folder of the trainer that saved it.
+        place: Where the other looks for its own in its folder.
+        to: Format of what is written.
+        rules: RULES.toml; None where the names are the same.
+        like: As of `parity.convert.convert`.
+
+    Raises:
+        CheckpointError: There is no writer of the format, or the rules cannot be read.
+    """
+    writer = writer_of(to)
+    options = Options(rules=read_rules(rules) if rules else ConversionRules())
+
+    def carry(source: Path, target: Path) -> None:
+        made = target / place
+        made.parent.mkdir(parents=True, exist_ok=True)
+        ledger = convert(source / checkpoint, made, writer, options, like=like, now=time.time())
+        if ledger.refused or not ledger.crossed:
+            refused = ledger.of("refused")
+            why = f"{refused[0].leaf}: {refused[0].how}" if refused else "it holds nothing"
+            raise CheckpointError(f"{checkpoint} is not converted: {why}")
+
+    return carry

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parity.checks.ports.arrays import PortDifference, exact
-from parity.checks.ports.basis import Basis, build_basis, different_counts
-from parity.checks.ports.judge import Judged, judge_pair
+from parity.checks.ports.basis import Basis, build_basis, different_counts, nothing_paired
+from parity.checks.ports.judge import Judged, PortDifference, exact, judge_pair
 from parity.checks.ports.noise import Noise, TakenOver, measure_noise
 from parity.checks.ports.series import Series, Trained, kept_steps
-from parity.checks.ports.session import CLOSE, Sides, crossing, open_sides, suspects_of
+from parity.checks.ports.session import CLOSE, CrossingBrokenError, Sides, crossing, open_sides, suspects_of
 from parity.checks.progress import announce
 from parity.checks.running import Compute, RunMode, Trace, Train, copy_folder
 from parity.errors import SpecError, TrainerError
 from parity.mapping import Pair, PairRule
 from parity.results import Crossing, Suspect
 
-__all__ = ["Convert", "hands_over"]
+__all__ = ["Convert", "HandoverBrokenError", "assert_handover", "hands_over", "run_conversion"]
 
 Convert = Callable[[Path, Path], object]
 """Called as `convert(source, target)`: reads what one trainer saved, writes what the other resumes from."""
@@ -106,7 +105,7 @@ Handed = tuple[Judged, Basis, list[Suspect], tuple[int, ...]]
 def _hand_over(sides: Sides, converts: tuple[Convert, Convert | None], stop: int, rules: Sequence[PairRule],
                precision: Compute | None, seeds: int | None) -> Handed:  # fmt: skip
     a, b = sides.a, sides.b
-    nothing = Basis((), (), (), precision or "float32")
+    nothing = nothing_paired(precision)
     parts = [_take_over((a, b), converts[0], "there", None, stop)]
     if converts[1] is not None:
         parts.append(_take_over((b, a), converts[1], "back", parts[0], (stop + a.steps) // 2))
@@ -117,7 +116,7 @@ def _hand_over(sides: Sides, converts: tuple[Convert, Convert | None], stop: int
             return judged, nothing, suspects_of([lost], sides, part.when, "at the handover"), taken
     base, again = a.series("again", a.state, _steps_kept(a, parts))
     if parted := a.parts(again):
-        return Judged("inconclusive", notes=[f"{parted}: seed what is random, then compare"]), nothing, [], taken
+        return Judged("inconclusive", notes=[parted]), nothing, [], taken
     return _judge(sides, parts, base, rules, precision, seeds, taken)
 
 
@@ -141,11 +140,7 @@ def _judge(sides: Sides, parts: Sequence[_Taken], base: Series, rules: Sequence[
             break
         every = [one for one in part.series.steps if one > step and one in set(base.steps)]
         known = [noise] if noise is not None else _noise(sides, parts[0], base, basis, seeds)
-        for noise in known:
-            found = judge_pair(base, part.series, of.pairs, of.curves, noise, basis.precision, every)
-            if found.verdict != "broken" and noise.sides:
-                break
-        assert noise is not None
+        found, noise = judge_pair(base, part.series, of.pairs, of.curves, known, basis.precision, every)
         counts = different_counts(part.source, part.trained, part.trace, step)
         judged = sides.conclude(_worse(judged, found), of, noise, settings=counts)
         _doubt_small(judged, noise, a.name)
@@ -218,18 +213,31 @@ def _take_over(
         )
     there = target.root / f"converted-{when}"
     there.mkdir(parents=True)
-    try:
-        convert(folder, there)
-    except Exception as error:  # the caller's own function
-        raise TrainerError(f"the conversion from {source.name} to {target.name} failed with {type(error).__name__}: "
-                           f"{error}") from error  # fmt: skip
-    if not any(path.is_file() for path in there.rglob("*")):
-        raise TrainerError(f"the conversion from {source.name} to {target.name} wrote nothing into the folder it was "
-                           "given as its second argument")  # fmt: skip
+    run_conversion(convert, folder, there, f"the conversion from {source.name} to {target.name}")
     run = target.root / f"taken-{when}"
     copy_folder(there, run)
     series, trace = target.series(run.name, target.state, target.marked, folder=run)
     return _Taken(source, target, left, series, trace, when)
+
+
+def run_conversion(convert: Convert, source: Path, target: Path, named: str = "the conversion") -> None:
+    """Convert what one trainer saved into what the other resumes from.
+
+    Args:
+        convert: The caller's function.
+        source: Folder of the trainer that saved.
+        target: An empty folder.
+        named: What the conversion is called in messages.
+
+    Raises:
+        TrainerError: It fails, or writes nothing.
+    """
+    try:
+        convert(source, target)
+    except Exception as error:  # the caller's own function
+        raise TrainerError(f"{named} failed with {type(error).__name__}: {error}") from error
+    if not any(path.is_file() for path in target.rglob("*")):
+        raise TrainerError(f"{named} wrote nothing into the folder it was given as its second argument")
 
 
 def _not_taken(part: _Taken, stop: int, a: Trained) -> PortDifference | None:
@@ -250,3 +258,56 @@ def _steps_kept(a: Trained, parts: Sequence[_Taken]) -> list[int]:
         kept = [step for step, found in part.series.values.items() if len(found) > len(part.trained.numbers)]
         wanted |= set(kept[:1]) | (set(kept) if a.size * len(kept) < 1 << 30 else set())
     return sorted(wanted & set(a.marked))
+
+
+class HandoverBrokenError(CrossingBrokenError):
+    """A run that changes where it is handed over."""
+
+
+HandoverBrokenError.__module__ = "parity"
+
+
+def assert_handover(train_a: Train, train_b: Train, *, convert: Convert, steps: int, **settings: Any) -> Crossing:
+    """Assert that a run can be handed from one trainer to the other.
+
+    Args:
+        train_a: The trainer that begins.
+        train_b: The one that takes over.
+        convert: Called as `convert(source, target)` with two folders.
+        steps: Completed steps at which the run ends, at least 2.
+        settings: Further arguments of `hands_over`: `stop_at`, `back`, `rules`, `precision`, `mode`, `options`,
+            `seeds`, `name`, `workdir`.
+
+    Returns:
+        The verdict, which is `holds`.
+
+    Raises:
+        HandoverBrokenError: The verdict is `broken` or `inconclusive`; the message has at most 25 lines.
+        SpecError: An argument that cannot be used.
+        TrainerError: A function that makes no marks, saves nothing before the kill, or fails; a conversion that
+            fails or writes nothing.
+        MarkError: A mark that is no whole number or goes backwards.
+
+    Example:
+        >>> import numpy as np
+        >>> def trainer(name):
+        ...     def train(folder, steps):
+        ...         weights, step = np.array([1.0, 2.0, 3.0]), 0
+        ...         if (folder / name).exists():
+        ...             *weights, step = np.load(folder / name)
+        ...         weights, step = np.array(weights), int(step)
+        ...         for step in range(step, steps):
+        ...             yield step
+        ...             weights -= 0.1 * weights
+        ...             np.save(folder / name, [*weights, step + 1])
+        ...     return train
+        >>> def convert(source, target):
+        ...     np.save(target / "theirs.npy", np.load(source / "ours.npy"))
+        >>> ours, theirs = trainer("ours.npy"), trainer("theirs.npy")
+        >>> assert_handover(ours, theirs, convert=convert, steps=6, mode="inline").handovers
+        (3,)
+    """
+    found = hands_over(train_a, train_b, convert=convert, steps=steps, **settings)
+    if found.verdict != "holds":
+        raise HandoverBrokenError(found)
+    return found

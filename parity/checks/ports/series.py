@@ -119,11 +119,12 @@ class Trained:
         return found, trace
 
     def parts(self, again: Trace) -> str:
-        """Return where an equal run parts from the first, in words; empty if it does not."""
+        """Return where an equal run parts from the first, and what to do; empty if it does not."""
         parted = judge_same(self.reference.marks, again.marks, self.changing)
         if parted is None:
             return ""
-        return f"two equal runs of {self.name} part by themselves at step {parted.step}: {parted.path} differs"
+        where = f"at step {parted.step}: {parted.path} differs"
+        return f"two equal runs of {self.name} part by themselves {where}: seed what is random, then compare"
 
     def precision(self, paths: Sequence[str]) -> Compute:
         """Return the narrowest floating type among leaves."""

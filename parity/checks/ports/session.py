@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from parity.checks.ports.arrays import PortDifference
 from parity.checks.ports.basis import Basis, Setting
-from parity.checks.ports.judge import Judged
+from parity.checks.ports.judge import Judged, PortDifference
 from parity.checks.ports.noise import DIVERGED, Noise
 from parity.checks.ports.series import Trained
 from parity.checks.running import RunMode, Train, open_workdir, runner_of
 from parity.errors import SpecError
 from parity.results import Crossing, Suspect
 
-__all__ = ["CLOSE", "Sides", "advise_port", "crossing", "open_sides", "suspects_of"]
+__all__ = ["CLOSE", "CrossingBrokenError", "Sides", "advise_port", "crossing", "open_sides", "suspects_of"]
 
 CLOSE = 10.0
 """Multiple of the envelope below which a difference may be one of precision."""
@@ -177,6 +176,18 @@ def _names(train_a: Train, train_b: Train) -> tuple[str, str]:
     if own[0] == own[1]:
         own = [getattr(one, "__module__", "?").rpartition(".")[2] for one in (train_a, train_b)]
     return (own[0], own[1]) if own[0] != own[1] else (f"{own[0]}-a", f"{own[1]}-b")
+
+
+class CrossingBrokenError(AssertionError):
+    """A trainer and its port that do not fit, or of which that cannot be shown.
+
+    Attributes:
+        crossing: The whole verdict.
+    """
+
+    def __init__(self, crossing: Crossing) -> None:
+        self.crossing = crossing
+        super().__init__(crossing.text())
 
 
 def advise_port(component: str, when: str) -> str:
