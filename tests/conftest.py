@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import jax
 import pytest
@@ -16,7 +17,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from tests.forks.client import forking, new_interpreters
 from tests.long import is_long
-from tests.quick import is_quick
+from tests.quick import is_quick, may_hold_quick
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 """Before PyTorch is imported: two test processes with two threads each share two processors. Threads that spin while
@@ -35,6 +36,12 @@ def pytest_configure() -> None:
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a file without a quick test unread where those alone are asked for: every process reads half as many."""
+    asked = config.getoption("markexpr") == "quick" and collection_path.match("test_*.py")
+    return True if asked and not may_hold_quick(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,10 +15,11 @@ seconds is not quick, whatever else it is.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
-__all__ = ["ABSENT", "FIRST", "FOLDERS", "LATER", "is_quick"]
+__all__ = ["ABSENT", "FIRST", "FOLDERS", "LATER", "is_quick", "may_hold_quick"]
 
 FIRST, LATER = "breaks_first", "takes_seconds"
 
@@ -45,6 +46,15 @@ ABSENT = {
     "soak": "hours; `make soak` runs it",
 }
 """Folders of tests without a quick one, and why."""
+
+
+def may_hold_quick(file: Path) -> bool:
+    """Tell whether a file of tests may hold a quick one: its folder is quick, or its text names the mark.
+
+    Args:
+        file: Its path, below `tests`.
+    """
+    return file.parent.name in FOLDERS or FIRST in file.read_text(encoding="utf-8")
 
 
 def is_quick(node: str, marks: Iterable[pytest.Mark]) -> bool:

@@ -1,12 +1,14 @@
 """Facts of the sources that pages repeat, read without importing anything."""
 
 import ast
+import functools
 import re
 from typing import Any
 
 from tests.docs.pages import ROOT
 
 
+@functools.cache  # the sources stay as they are while the tests run
 def constants(file: str) -> dict[str, Any]:
     """Return the plain constants of a module, without importing it."""
     found = {}
@@ -19,6 +21,7 @@ def constants(file: str) -> dict[str, Any]:
     return found
 
 
+@functools.cache
 def functions(file: str) -> dict[str, str]:
     """Return the source of each function of a module."""
     text = (ROOT / file).read_text(encoding="utf-8")

@@ -1,16 +1,18 @@
 """`make test-quick` runs something of every part of the tests, and marks at cases name cases that are there."""
 
 import ast
+import functools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import pytest
 
 from tests.docs.pages import ROOT
 from tests.faults.catalog import FAULTS
-from tests.quick import ABSENT, FIRST, FOLDERS, LATER, is_quick
+from tests.quick import ABSENT, FIRST, FOLDERS, LATER, is_quick, may_hold_quick
 
 TESTS = ROOT / "tests"
 SOAKING = "convert/test_convert.py::test_a_conversion_killed_at_a_hundred_moments_leaves_nothing_that_looks_whole"
@@ -35,16 +37,17 @@ def marks_in(text: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield from ((node.name, *found) for one in node.decorator_list for found in of(one))
 
 
-def marked() -> dict[tuple[str, str, str], tuple[str, ...]]:
-    """Return file, function and mark to the cases that are named, of all tests."""
+@functools.cache
+def marked() -> Mapping[tuple[str, str, str], tuple[str, ...]]:
+    """Return file, function and mark to the cases that are named, of all tests; they are parsed once."""
     found = {}
     for path in TESTS.glob("*/test_*.py"):
         for function, mark, cases in marks_in(path.read_text(encoding="utf-8")):
             found[str(path.relative_to(TESTS)), function, mark] = cases
-    return found
+    return MappingProxyType(found)
 
 
-def untrue(found: dict[tuple[str, str, str], tuple[str, ...]], quick: set[str], absent: set[str]) -> list[str]:
+def untrue(found: Mapping[tuple[str, str, str], tuple[str, ...]], quick: set[str], absent: set[str]) -> list[str]:
     """Return the folders of which nothing is said, or two things, and the marks that say what the folder says."""
     folders = {path.parent.name for path in TESTS.glob("*/test_*.py")}
     first = {file.partition("/")[0] for file, _, mark in found if mark == FIRST}
@@ -87,6 +90,15 @@ def test_every_folder_of_tests_has_quick_ones_or_a_reason_and_no_mark_is_idle():
 )
 def test_what_is_wrong_is_noticed(quick, absent, more, complaint):
     assert any(found.startswith(complaint) for found in untrue(marked() | more, quick, absent))
+
+
+def test_a_file_is_left_unread_only_where_no_test_is_marked():
+    named = {file for file, _, mark in marked() if mark == FIRST}
+    assert all(may_hold_quick(TESTS / file) for file in named)
+    assert may_hold_quick(TESTS / "cli" / "test_help.py")
+    unread = {str(path.relative_to(TESTS)) for path in TESTS.glob("*/test_*.py") if not may_hold_quick(path)}
+    assert "soak/test_matrix.py" in unread
+    assert not unread & named
 
 
 def test_marks_are_found_in_a_text():
