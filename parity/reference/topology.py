@@ -11,7 +11,7 @@ import json
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -21,10 +21,10 @@ from parity.checks import OnStep, ignore_step
 from parity.contract import Side, Trainer, child_environment, processes_needed
 from parity.reference.across import Envelope, StepCurve, agree, losses, measure_envelope, noise_floor, run_from
 from parity.reference.drill import train_command
-from parity.reference.leaves import MOST_LEAVES, describe_leaf
 from parity.reference.placements import NamedMesh
 from parity.reference.planned import RunEvidence, StartProcess, TrainingProcess, read_evidence, start_interpreter
-from parity.results import CheckRecord, LeafChange
+from parity.reference.suspects import name_lost
+from parity.results import CheckRecord
 from parity.runs import FaultInjection, ProcessOptions, train, variables
 from parity.sides import is_builtin
 from parity.spec import MeshSpec, RunSpec
@@ -182,24 +182,23 @@ def check_topology(topologies: Topologies, first: NamedMesh, second: NamedMesh) 
     name, sides = f"topology {first.name} > {second.name}", (topologies.side_name,)
     left = topologies.resumed(first, second)
 
-    def broken(suspects: Sequence[str], note: str, leaves: tuple[LeafChange, ...] = ()) -> CheckRecord:
-        record = partial(CheckRecord.of, name, spec.name, spec.precision, sides, "broken", began=began)
-        return record(suspects=tuple(suspects), notes=(note,), leaves=leaves)
+    broken = partial(CheckRecord.of, name, spec.name, spec.precision, sides, "broken", began=began)
+    step_lost = partial(broken, suspects=("counters.step",))
 
     if left.resumed_from != [None, middle]:
-        return broken(("counters.step",), f"resumed from {left.resumed_from[1:]}, was saved at step {middle}")
+        return step_lost(notes=(f"resumed from {left.resumed_from[1:]}, was saved at step {middle}",))
     saved, restored = left.find("saved", middle, before=1), left.find("restored", middle)
     if saved is None or restored is None or not restored.leaves:
-        return broken((), f"no state of step {middle} was recorded {'after' if saved else 'before'} the restore")
+        when = "after" if saved else "before"
+        return broken(notes=(f"no state of step {middle} was recorded {when} the restore",))
     lost = [d for d in compare_digests(saved.leaves, restored.leaves) if d.leaf != NAMES_PLACEMENT]
     if lost:
         note = f"{len(lost)} leaves are not what was saved: {lost[0].leaf} {lost[0].detail}"
-        leaves = tuple(describe_leaf(one, None, "after the restore") for one in lost[:MOST_LEAVES])
-        return broken(tuple(dict.fromkeys(one.component for one in lost)), note, leaves=leaves)
+        return broken(notes=(note,), **name_lost(lost, "after the restore"))
     reference, curve = topologies.reference, left.curve
     if curve.keys() != reference.keys():
         missing = sorted({*reference} ^ {*curve})
-        return broken(("counters.step",), f"steps {missing[:5]} are not in both runs")
+        return step_lost(notes=(f"steps {missing[:5]} are not in both runs",))
     result = agree(
         reference, curve, spec.precision, floor=lambda: topologies.floor, envelope=lambda: topologies.envelope
     )

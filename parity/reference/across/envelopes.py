@@ -1,4 +1,4 @@
-"""The measured envelope of a spec: how far one ulp at the start moves the losses, cached by spec and versions."""
+"""The noise of a spec: starts moved by one ulp, how far that moves the losses, and the envelope, which is cached."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from parity.checks import FLOOR_ULPS, SEEDS, WINDOW, OnStep, curve_gap, envelope, ignore_step
+from parity import threefry
+from parity.checks import FLOOR_ULPS, SEEDS, WINDOW, OnStep, curve_gap, envelope, ignore_step, one_ulp_away
 from parity.contract import Trainer
 from parity.environment import versions
 from parity.reference.across.curves import losses, run_from
-from parity.reference.across.perturb import perturbed
 from parity.reference.cache import cache_directory
 from parity.sides import source_digest
-from parity.spec import RunSpec
+from parity.spec import Precision, RunSpec
 from parity.state import TrainingState
 from parity.storage import replace_file
 
-__all__ = ["Envelope", "measure_envelope", "noise_floor"]
+__all__ = ["Envelope", "measure_envelope", "noise_floor", "perturbed"]
+
+STREAM = 0x0001F
+"""Folded into the key of a seed, so that what moves a start is drawn by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,24 @@ class Envelope:
     width: NDArray[np.float64]
     seeds: int
     sides: tuple[str, ...]
+
+
+def perturbed(state: TrainingState, seed: int, precision: Precision) -> TrainingState:
+    """Return a state whose every parameter moved by one ulp of the *compute* precision, up or down at random.
+
+    Args:
+        state: A state at step 0.
+        seed: Draws the signs.
+        precision: The run's precision.
+    """
+    arrays = dict(state.arrays)
+    root = threefry.fold_in(threefry.key(seed), STREAM)
+    names = sorted(name for name in arrays if name.startswith("model.params."))
+    for number, name in enumerate(names):
+        values = arrays[name]
+        draws = threefry.bits(threefry.fold_in(root, number), values.size).reshape(values.shape)
+        arrays[name] = one_ulp_away(values, (draws & np.uint32(1)) > 0, precision)
+    return TrainingState(arrays=arrays, scalars=state.scalars)
 
 
 def measure_envelope(

@@ -3,13 +3,20 @@
 Takes any trainer: knows a run by its plan, its identity and what it leaves on disk.
 """
 
-from parity.reference.planned.check import RunPair, check_resume, check_scenarios, run_here, run_processes
+from parity.reference.planned.check import (
+    RunPair,
+    check_resume,
+    check_scenarios,
+    describe_evidence,
+    run_here,
+    run_processes,
+    trace_resume,
+)
 from parity.reference.planned.drive import CommandOf, drive_here, drive_processes
 from parity.reference.planned.evidence import LeafEvent, RunEvidence, read_evidence
 from parity.reference.planned.judge import judge
 from parity.reference.planned.process import Started, StartProcess, TrainingProcess, end_all, start_interpreter
 from parity.reference.planned.scenarios import Leg, default_kills, plan_scenarios
-from parity.reference.planned.trace import describe_evidence, trace_resume
 
 __all__ = [
     "CommandOf",

@@ -7,24 +7,32 @@ It knows the run by its plan and its records alone. `run_processes` kills real p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parity.checks import OnStep, ignore_step, last_step
-from parity.contract import Precision, RunPlan, Side
+from parity.checks import OnStep, digest_batches, digest_leaves, ignore_step, last_step, trace, trace_validations
+from parity.contract import Precision, RunPlan, Side, splice
 from parity.errors import ParityError
 from parity.reference.planned.drive import CommandOf, Driven, follow, legs_here, legs_in_processes
 from parity.reference.planned.evidence import RunEvidence, read_evidence
 from parity.reference.planned.judge import Findings, judge
 from parity.reference.planned.process import ProcessError, StartProcess, start_interpreter
 from parity.reference.planned.scenarios import Leg, default_kills
-from parity.reference.planned.trace import describe_evidence
-from parity.results import CheckRecord, Verdict
+from parity.results import CheckRecord, Curves, Verdict
 
-__all__ = ["Drive", "RunPair", "check_resume", "check_scenarios", "run_here", "run_processes"]
+__all__ = [
+    "Drive",
+    "RunPair",
+    "check_resume",
+    "check_scenarios",
+    "describe_evidence",
+    "run_here",
+    "run_processes",
+    "trace_resume",
+]
 
 WATCH_SECONDS = 0.5
 """Time between two looks at the records of the runs, for the progress."""
@@ -166,3 +174,45 @@ def run_here(
 def _killed(kills: Sequence[int]) -> list[Leg]:
     """Return what the processes of a run do that is killed at some steps, and finishes."""
     return [*(Leg(until=step) for step in kills), Leg()]
+
+
+def describe_evidence(reference: RunEvidence, resumed: RunEvidence, findings: Findings) -> dict[str, Any]:
+    """Return the fields of a record that show what was judged: `curves` and `digests`.
+
+    Args:
+        reference: What the uninterrupted run left.
+        resumed: What the killed run left.
+        findings: What the judge found; the curves keep the step of its first divergence.
+    """
+    digests = {"batches": digest_batches(reference.curve)}
+    for name, run in (("final state, uninterrupted", reference), ("final state, resumed", resumed)):
+        final = next((event for event in reversed(run.events) if event.event == "final"), None)
+        if final is not None:
+            digests[name] = digest_leaves(final.leaves)
+    first = findings.first.step if findings.first else None
+    return {"curves": trace_resume(reference, resumed, (first,)), "digests": digests}
+
+
+def trace_resume(reference: RunEvidence, resumed: RunEvidence, keep: Iterable[int | None] = ()) -> Curves | None:
+    """Return what an uninterrupted run and a killed one show, with the marks of every kill and resume.
+
+    Args:
+        reference: Evidence of the uninterrupted run.
+        resumed: Evidence of the killed one; where it trained a step again, the last time counts.
+        keep: Steps that stay however long the run is.
+    """
+    ends: dict[int, int] = {}
+    for record in resumed.records:
+        ends[record.attempt] = max(record.step, ends.get(record.attempt, 0))
+    last = len(resumed.resumed_from) - 1
+    kills = tuple(ends.get(attempt, start or 0) for attempt, start in enumerate(resumed.resumed_from[:last]))
+    resumes = tuple(start or 0 for start in resumed.resumed_from[1:])
+    return trace(
+        reference.curve,
+        resumed.curve,
+        ("uninterrupted", "killed and resumed"),
+        keep=keep,
+        kills=kills,
+        resumes=resumes,
+        validations=trace_validations(splice(reference.validations), splice(resumed.validations)),
+    )

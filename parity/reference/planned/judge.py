@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from parity.checks import curve_gap
 from parity.contract import QUANTITIES, Divergence, first_divergence, same, splice
-from parity.reference.leaves import MOST_LEAVES, describe_leaf
 from parity.reference.planned.evidence import LeafEvent, RunEvidence
-from parity.reference.suspects import SUSPECTS
+from parity.reference.suspects import MOST_LEAVES, SUSPECTS, describe_leaf
 from parity.results import LeafChange
 from parity.state import Difference, compare_digests, measure_kept
 

@@ -1,4 +1,4 @@
-"""The handover check: a run that stops on one side and continues on the other, also there and back."""
+"""The two checks across sides: the twins, which train one spec alike, and the handover of a run between them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,28 @@ from parity.errors import StateError
 from parity.reference.across.agreement import Agreement, agree
 from parity.reference.across.curves import StepCurve, ValidationCurve, run_from
 from parity.reference.across.pair import TwinPair
-from parity.reference.leaves import MOST_LEAVES, describe_leaf
-from parity.reference.suspects import SUSPECTS
+from parity.reference.suspects import SUSPECTS, name_lost
 from parity.results import CheckRecord
 from parity.state import Difference, TrainingState, compare_states
 
-__all__ = ["check_handover"]
+__all__ = ["check_handover", "check_twins"]
+
+
+def check_twins(pair: TwinPair) -> CheckRecord:
+    """Compare the curves of both sides by the criterion of the precision, and in float64 the final validation too.
+
+    Numerics: batches, learning rates, loss scales and skipped steps must be equal bit for bit; the loss may differ by
+    rounding only: 1e-12 relative in float64, inside the measured envelope below.
+    """
+    began = time.perf_counter()
+    spec, (first, second) = pair.spec, pair.names
+    a, b = pair.curve(first), pair.curve(second)
+    result = agree(a, b, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
+    x, y = pair.validation(first).loss, pair.validation(second).loss
+    if result.verdict == "holds" and spec.precision == "float64" and not abs(x - y) <= FLOAT64_LIMIT * abs(x):
+        note = f"validation loss is {y!r}, was {x!r}, though the training curves agree"
+        result = replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
+    return result.record("twins", spec, pair.names, began, (a, b), (first, second))
 
 
 def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
@@ -39,9 +55,7 @@ def check_handover(pair: TwinPair, path: tuple[str, ...]) -> CheckRecord:
         return broken(suspects=(error.leaf,), notes=(str(error),))
     if lost:
         note = f"the state did not survive the round trip: {lost[0].leaf} {lost[0].detail}"
-        leaves = [describe_leaf(one, one.size, "after the handover") for one in lost[:MOST_LEAVES]]
-        suspects = tuple(dict.fromkeys(one.component for one in lost))
-        return broken(suspects=suspects, notes=(note,), leaves=tuple(leaves))
+        return broken(notes=(note,), **name_lost(lost, "after the handover"))
     before = {step: record for step, record in reference.items() if step <= pair.middle}
     after = {step: record for step, record in reference.items() if step > pair.middle}
     result = agree(after, spliced, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
