@@ -61,16 +61,15 @@ START = PROBLEM.start
 
 
 class Run(NamedTuple):
-    """What a training leaves: an element, or an array, for each step."""
+    """What a training leaves: an array for each step."""
 
-    losses: np.ndarray[Any, Any]
     weights: np.ndarray[Any, Any]
     """After the step; those of bfloat16 as float32."""
     gradients: np.ndarray[Any, Any]
 
 
 def torch_run(name: str, arguments: dict[str, Any], steps: int, *, dtype: str = "float64", given: Any = None) -> Run:
-    """Train with torch.optim, called plainly.
+    """Train with torch.optim, called plainly; its losses in float64 are those of `torch_side.optim.losses`.
 
     Args:
         name: Class of torch.optim.
@@ -85,11 +84,10 @@ def torch_run(name: str, arguments: dict[str, Any], steps: int, *, dtype: str = 
     optimizer = getattr(torch.optim, name)([weight], **arguments)
     xs, ys = (torch.from_numpy(part).to(kind) for part in (PROBLEM.x, PROBLEM.y))
     signs = torch.from_numpy(np.random.default_rng(1).choice([-np.inf, np.inf], (steps, *START.shape))).to(kind)
-    losses, weights, gradients = [], [], []
+    weights, gradients = [], []
     for step in range(steps):
         batch, wanted = xs[step % len(xs)], ys[step % len(ys)]
         difference = batch @ weight.detach() - wanted
-        losses.append((difference**2).mean().item())
         weight.grad = batch.T @ difference * (2 / difference.numel())
         if given is not None:
             weight.grad = torch.from_numpy(given[step]).to(kind)
@@ -98,7 +96,7 @@ def torch_run(name: str, arguments: dict[str, Any], steps: int, *, dtype: str = 
         gradients.append(weight.grad.to(narrow).numpy())
         optimizer.step()
         weights.append(weight.detach().to(narrow).numpy().copy())
-    return Run(np.array(losses), np.array(weights), np.array(gradients))
+    return Run(np.array(weights), np.array(gradients))
 
 
 def jax_weights(tx: Any, gradients: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -116,10 +117,7 @@ def load(name: str) -> Side:
     """
     if name not in SIDES:
         return _load_installed(name)
-    for module in SIDES[name]:
-        if importlib.util.find_spec(module) is None:
-            raise MissingFrameworkError(name, module)
-    return cast(Side, importlib.import_module(f"{name}_side"))
+    return cast(Side, _builtin(name, SIDES))
 
 
 def optimizers(name: str) -> Optimizers:
@@ -128,10 +126,7 @@ def optimizers(name: str) -> Optimizers:
     Raises:
         MissingFrameworkError: Its framework is not installed; names the extra to install.
     """
-    for module in OPTIM[name]:
-        if importlib.util.find_spec(module) is None:
-            raise MissingFrameworkError(name, module)
-    return cast(Optimizers, importlib.import_module(f"{name}_side.optim"))
+    return cast(Optimizers, _builtin(name, OPTIM, ".optim"))
 
 
 def probes(name: str) -> Probes:
@@ -140,10 +135,15 @@ def probes(name: str) -> Probes:
     Raises:
         MissingFrameworkError: Its framework is not installed; names the extra to install.
     """
-    for module in PROBED[name]:
+    return cast(Probes, _builtin(name, PROBED, ".probes"))
+
+
+def _builtin(name: str, needs: Mapping[str, Sequence[str]], package: str = "") -> ModuleType:
+    """Import a package of a built-in side, if the modules that it needs are there."""
+    for module in needs[name]:
         if importlib.util.find_spec(module) is None:
             raise MissingFrameworkError(name, module)
-    return cast(Probes, importlib.import_module(f"{name}_side.probes"))
+    return importlib.import_module(f"{name}_side{package}")
 
 
 def adapters() -> dict[str, Adapters]:

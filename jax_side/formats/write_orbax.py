@@ -31,18 +31,7 @@ from jax_side.formats.description import (
 from jax_side.formats.write_chunks import chunk_of, write_chunks
 from jax_side.formats.write_store import StoredArray, write_store
 from jax_side.formats.zarr import NAMED, ZARR2
-from parity.formats import (
-    EMPTY_ARRAYS,
-    Array,
-    InMemory,
-    Key,
-    Opaque,
-    Tree,
-    Writer,
-    leaf_name,
-    leaves,
-    open_orbax,
-)
+from parity.formats import EMPTY_ARRAYS, Array, InMemory, Key, Tree, TreeLeaf, Writer, leaf_name, misfits, open_orbax
 from parity.storage import WriteBack
 
 __all__ = ["ORBAX", "write_orbax"]
@@ -158,30 +147,19 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 
 
-def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
-    if not isinstance(tree, dict) or not tree:
-        yield "the tree", "Orbax holds a dict with at least one leaf"
-        return
-    names: set[str] = set()
-    for keys, leaf in leaves(tree):
-        name = leaf_name(keys)
-        if name in names:
-            yield name, "two leaves have this name once their keys are joined by dots"
-        names.add(name)
-        if isinstance(leaf, Opaque):
-            yield name, f"it is an {leaf}, which only code could rebuild"
-        elif isinstance(leaf, Array) and leaf.dtype.name not in (*ZARR2, *NAMED):
-            yield name, f"zarr 2 has no {leaf.dtype.name}"
-        elif isinstance(leaf, bytes | complex):
-            yield name, f"Orbax has no {type(leaf).__name__}"
-        elif type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63:
-            yield name, "an integer of more than 64 bits"
+def _misfit(leaf: TreeLeaf) -> str:
+    if isinstance(leaf, Array) and leaf.dtype.name not in (*ZARR2, *NAMED):
+        return f"zarr 2 has no {leaf.dtype.name}"
+    if isinstance(leaf, bytes | complex):
+        return f"Orbax has no {type(leaf).__name__}"
+    wide = type(leaf) is int and not -(1 << 63) <= leaf < 1 << 63
+    return "an integer of more than 64 bits" if wide else ""
 
 
 ORBAX = Writer(
     format="orbax",
     directory=True,
-    cannot_hold=lambda tree: list(_misfits(tree)),
+    cannot_hold=lambda tree: misfits(tree, _misfit, flat="Orbax"),
     write=write_orbax,
     read=lambda path: open_orbax(path).tree,
 )

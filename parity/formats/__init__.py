@@ -33,7 +33,7 @@ from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Opaque, Source, Tree, TreeLeaf, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
-from parity.formats.writer import Writer
+from parity.formats.writer import Writer, misfits
 from parity.formats.zip_directory import ZipDirectory
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "leaves",
     "map_file",
     "map_leaves",
+    "misfits",
     "newest_of_megatron",
     "number_of",
     "open_checkpoint",

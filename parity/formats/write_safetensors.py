@@ -9,8 +9,8 @@ from typing import Any
 from parity.formats.array import Array
 from parity.formats.document import TREE_ENTRY, encode_tree
 from parity.formats.safetensors_file import DTYPES, open_safetensors
-from parity.formats.tree import Key, Opaque, Tree, leaf_name, leaves
-from parity.formats.writer import Writer
+from parity.formats.tree import Key, Tree, TreeLeaf, leaf_name, leaves
+from parity.formats.writer import Writer, misfits
 from parity.storage import WriteBack
 
 __all__ = ["SAFETENSORS", "write_safetensors"]
@@ -73,20 +73,14 @@ def _names(tree: Tree) -> list[tuple[str, tuple[Key, ...], Array]]:
     return found
 
 
-def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
-    found = []
-    for keys, leaf in leaves(tree):
-        if isinstance(leaf, Opaque):
-            found.append((leaf_name(keys), f"it is an {leaf}, which only code could rebuild"))
-        elif isinstance(leaf, Array) and leaf.dtype.name not in NAMES:
-            found.append((leaf_name(keys), f"the format has no {leaf.dtype.name}"))
-    return found
+def _misfit(leaf: TreeLeaf) -> str:
+    return f"the format has no {leaf.dtype.name}" if isinstance(leaf, Array) and leaf.dtype.name not in NAMES else ""
 
 
 SAFETENSORS = Writer(
     format="safetensors",
     directory=False,
-    cannot_hold=_cannot_hold,
+    cannot_hold=lambda tree: misfits(tree, _misfit),
     write=write_safetensors,
     read=lambda path: open_safetensors(path).tree,
 )

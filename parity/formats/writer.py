@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from parity.formats.tree import Tree
+from parity.formats.tree import Opaque, Tree, TreeLeaf, leaf_name, leaves
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "misfits"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,3 +27,27 @@ class Writer:
     read: Callable[[Path], Tree]
     """Takes the path of what `write` wrote, and returns its tree again by the reader of the format, for a comparison
     leaf by leaf; its containers may be others, and its keys text."""
+
+
+def misfits(tree: Tree, why: Callable[[TreeLeaf], str], *, flat: str = "") -> list[tuple[str, str]]:
+    """Return what of a tree a format cannot hold bit for bit, leaf by leaf: name, and why.
+
+    Args:
+        tree: What would be written.
+        why: Returns why the format cannot hold a leaf; empty where it can. Not asked of what only code could rebuild,
+            which no format holds.
+        flat: Name of a format that holds one dict, whose leaves go by the text of all their keys; empty for one that
+            keeps containers and keys as they are.
+    """
+    if flat and not (isinstance(tree, dict) and tree):
+        return [("the tree", f"{flat} holds a dict with at least one leaf")]
+    found, names = [], set[str]()
+    for keys, leaf in leaves(tree):
+        name = leaf_name(keys)
+        if flat and name in names:
+            found.append((name, "two leaves have this name once their keys are joined by dots"))
+        names.add(name)
+        said = f"it is an {leaf}, which only code could rebuild" if isinstance(leaf, Opaque) else why(leaf)
+        if said:
+            found.append((name, said))
+    return found

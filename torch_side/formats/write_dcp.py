@@ -30,16 +30,16 @@ from parity.formats import (
     Array,
     Box,
     Key,
-    Opaque,
     Tree,
+    TreeLeaf,
     Writer,
     boxes,
     dcp_tree_text,
     encode_tree,
     extents,
     leaf_name,
-    leaves,
     map_leaves,
+    misfits,
     open_dcp,
 )
 from parity.storage import WRITE_BYTES, WriteBack
@@ -183,26 +183,14 @@ def _tensor(array: Array, box: Box) -> torch.Tensor:
     return made
 
 
-def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
-    if not isinstance(tree, dict) or not tree:
-        yield "the tree", "DCP holds a dict with at least one leaf"
-        return
-    names: set[str] = set()
-    for keys, leaf in leaves(tree):
-        name = leaf_name(keys)
-        if name in names:
-            yield name, "two leaves have this name once their keys are joined by dots"
-        names.add(name)
-        if isinstance(leaf, Opaque):
-            yield name, f"it is an {leaf}, which only code could rebuild"
-        elif isinstance(leaf, Array) and not has_tensors(leaf.dtype.name):
-            yield name, f"PyTorch has no {leaf.dtype.name}"
+def _misfit(leaf: TreeLeaf) -> str:
+    return f"PyTorch has no {leaf.dtype.name}" if isinstance(leaf, Array) and not has_tensors(leaf.dtype.name) else ""
 
 
 DCP = Writer(
     format="dcp",
     directory=True,
-    cannot_hold=lambda tree: list(_misfits(tree)),
+    cannot_hold=lambda tree: misfits(tree, _misfit, flat="DCP"),
     write=write_dcp,
     read=lambda path: open_dcp(path).tree,
 )

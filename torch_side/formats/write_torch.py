@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 
 from parity.errors import CheckpointError
-from parity.formats import Array, Key, Opaque, Tree, Writer, leaf_name, leaves, map_leaves, open_torch_file, open_zip
+from parity.formats import Array, Key, Tree, TreeLeaf, Writer, map_leaves, misfits, open_torch_file, open_zip
 from parity.storage import WriteBack
 
 __all__ = ["TORCH_SAVE", "has_tensors", "write_torch"]
@@ -104,21 +103,17 @@ def has_tensors(dtype: str) -> bool:
     return isinstance(found, torch.dtype) and not part and dtype != "complex32"
 
 
-def _misfits(tree: Tree) -> Iterator[tuple[str, str]]:
-    for keys, leaf in leaves(tree):
-        name = leaf_name(keys)
-        if isinstance(leaf, Opaque):
-            yield name, f"it is an {leaf}, which only code could rebuild"
-        elif isinstance(leaf, Array) and not has_tensors(leaf.dtype.name):
-            yield name, f"PyTorch has no {leaf.dtype.name}"
-        elif isinstance(leaf, int) and leaf.bit_length() > MOST_BITS:
-            yield name, f"torch.load reads no integer of {leaf.bit_length()} bits"
+def _misfit(leaf: TreeLeaf) -> str:
+    if isinstance(leaf, Array) and not has_tensors(leaf.dtype.name):
+        return f"PyTorch has no {leaf.dtype.name}"
+    wide = isinstance(leaf, int) and leaf.bit_length() > MOST_BITS
+    return f"torch.load reads no integer of {leaf.bit_length()} bits" if wide else ""
 
 
 TORCH_SAVE = Writer(
     format="torch.save",
     directory=False,
-    cannot_hold=lambda tree: list(_misfits(tree)),
+    cannot_hold=lambda tree: misfits(tree, _misfit),
     write=write_torch,
     read=lambda path: open_torch_file(path).tree,
 )
