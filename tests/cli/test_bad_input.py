@@ -268,6 +268,7 @@ def test_another_device_count_goes_on_and_says_what_not_to_expect(tmp_path, caps
     assert "topology changed (devices 1 -> 2)" in capsys.readouterr().out
 
 
+@pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_steps_already_done_are_said_to_be_and_exit_0(side, tmp_path, capsys):
     assert _train(tmp_path / "run", side=side) == 0

@@ -28,6 +28,7 @@ def trained(request: Any, tmp_path_factory: Any) -> tuple[str, Path]:
     return request.param, run
 
 
+@pytest.mark.takes_seconds("torch")
 def test_the_run_goes_on_in_the_other_framework(trained: tuple[str, Path], tmp_path: Path) -> None:
     side, run = trained
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -97,6 +98,7 @@ def test_what_cannot_be_handed_over_is_refused_and_leaves_nothing(
     assert "16" in refused(damaged, "16", made, "--to", OTHER[side])
 
 
+@pytest.mark.takes_seconds
 def test_a_stream_that_one_framework_alone_has_is_named(tmp_path: Path, capsys: Any) -> None:
     run = tmp_path / "run"
     native = ("--set", "dropout.generator=native", "--set", "dropout.rate=0.1")

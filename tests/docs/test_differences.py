@@ -58,6 +58,7 @@ PLANTS: dict[Callable[[], None], list[tuple[str, str, str]]] = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("test", "plant"), [(test, plant) for test, plants in PLANTS.items() for plant in plants])
 def test_a_page_that_says_something_else_is_noticed(
     test: Callable[[], None], plant: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch

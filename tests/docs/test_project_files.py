@@ -116,6 +116,7 @@ def test_every_public_module_has_a_page(pages):
     assert pages.keys() - {"index"} == public_modules()
 
 
+@pytest.mark.takes_seconds
 def test_every_page_is_reached_from_the_index(pages):
     trees = {name: re.findall(r"(?s)```\{toctree\}\n:hidden:\n(.*?)\n```", text) for name, text in pages.items()}
     reached, waiting = set(), ["index"]

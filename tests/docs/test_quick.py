@@ -115,12 +115,29 @@ def test_one_planted_fault_of_each_group_is_quick():
     assert sorted(groups) == sorted({fault.group for fault in FAULTS})
 
 
-def collected(files: set[str], *selection: str) -> set[str]:
-    """Return the cases of files, without the folder that all are in."""
-    options = ["-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", "--collect-only", "-q", *selection]
-    command = [sys.executable, "-m", "pytest", *options, *(f"tests/{file}" for file in sorted(files))]
+LISTING = """
+import sys, pytest
+class Listing:
+    def pytest_collection_finish(self, session):
+        print(*("quick " + item.nodeid for item in session.items), sep="\\n")
+    def pytest_deselected(self, items):
+        print(*("other " + item.nodeid for item in items), sep="\\n")
+sys.exit(pytest.main(sys.argv[1:], plugins=[Listing()]))
+"""
+
+
+def collected(files: set[str]) -> tuple[set[str], set[str]]:
+    """Return the cases of files that `-m quick` selects, and the others, without the folder that all are in."""
+    options = ["-o", "addopts=--import-mode=importlib", "-p", "no:cacheprovider", "--collect-only", "-q"]
+    command = [sys.executable, "-c", LISTING, *options, "-m", "quick", *(f"tests/{file}" for file in sorted(files))]
     ran = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300, check=True)
-    return {line.removeprefix("tests/") for line in ran.stdout.splitlines() if "::" in line}
+    quick, other = (
+        {line.removeprefix(f"{kind} tests/") for line in ran.stdout.splitlines() if line.startswith(f"{kind} tests/")}
+        for kind in ("quick", "other")
+    )
+    assert quick
+    assert other
+    return quick, other
 
 
 @pytest.mark.takes_seconds
@@ -128,7 +145,8 @@ def test_the_selection_is_what_the_marks_say():
     named = {mark: {f"{file}::{function}[{case}]" for (file, function, kind), cases in marked().items()
                     if kind == mark for case in cases} for mark in (FIRST, LATER)}  # fmt: skip
     files = {SOAKING.partition("::")[0], *(case.partition("::")[0] for cases in named.values() for case in cases)}
-    found, every = collected(files, "-m", "quick"), collected(files)
+    found, other = collected(files)
+    every = found | other
     assert named[FIRST] | named[LATER] <= every, "each case that a mark names is there"
     assert named[FIRST] <= found
     assert not named[LATER] & found

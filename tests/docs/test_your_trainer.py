@@ -1,6 +1,7 @@
 """The pages on a trainer of one's own and on CI, compared with the code; their examples run."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -84,15 +85,19 @@ def test_the_examples_hold_and_an_optimizer_that_is_not_loaded_is_named(name: st
         assert got[: len(shown)] == shown
 
 
+@functools.cache
+def help_of_pytest() -> str:
+    command = [sys.executable, "-m", "pytest", "--help"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
 def test_the_options_of_the_plugin_are_those_of_the_page() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    options = set(re.findall(r"--parity-\w+", run.stdout))
+    shown_by_pytest = help_of_pytest()
+    options = set(re.findall(r"--parity-\w+", shown_by_pytest))
     shown = table(CI, "option", "ini")
     assert {cells[0].strip("`") for cells in shown.rows} == options
     for cells in shown.rows:
-        assert not cells[1] or cells[1].strip("`") in run.stdout
+        assert not cells[1] or cells[1].strip("`") in shown_by_pytest
 
 
 def test_the_page_of_bugs_is_the_one_of_the_catalogue() -> None:

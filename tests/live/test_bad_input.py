@@ -215,6 +215,7 @@ def test_a_check_leaves_this_process_as_it_was() -> None:
     parity.mark(3)
 
 
+@pytest.mark.takes_seconds
 def test_a_script_that_calls_the_check_at_its_top_is_told_where_to_put_the_call(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     call = "found = parity.resumes(plain, steps=12, stop_at=7, scenarios='kill')\nprint(found.verdict, found.mode)\n"

@@ -182,6 +182,7 @@ def test_a_leaf_that_differs_across_sides_is_the_only_one_named(tmp_path: Path) 
     ]
 
 
+@pytest.mark.takes_seconds
 def test_with_native_dropout_the_streams_are_all_that_differs(tmp_path: Path) -> None:
     spec = small("mlp-digits", "float64", "dropout.generator=native")
     paths = []
