@@ -53,8 +53,8 @@ def main(
     options = parser.parse_args(argv)
     here = found()
     if not any(platform != "cpu" for platform in here.values()):
-        told = ", ".join(f"{side}: {platform}" for side, platform in here.items()) or "no side is installed"
-        print(f"bench-gpu: no GPU here ({told}); nothing was measured, and {options.page} stays", file=sys.stderr)
+        seen = ", ".join(f"{side}: {platform}" for side, platform in here.items()) or "no side is installed"
+        print(f"bench-gpu: no GPU here ({seen}); nothing was measured, and {options.page} stays", file=sys.stderr)
         return NONE_HERE
     options.reports.mkdir(parents=True, exist_ok=True)
     check, bench = commands(options.reports)

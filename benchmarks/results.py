@@ -64,10 +64,10 @@ def results_page(
     fast = speed_section(speeds, chart)
     if speeds:
         fast += "\n\n" + DRAWN.format(chart, xxhash.xxh3_64_hexdigest(speed_file(speeds).encode()))
-    return lay_out(checks, environment, [part_of(file) for file in files], fast, command)
+    return page_of(checks, environment, [part_of(file) for file in files], fast, command)
 
 
-def lay_out(
+def page_of(
     checks: str, environment: Mapping[str, Any], parts: Sequence[Part], fast: str, command: str = COMMAND
 ) -> str:
     """Return the page.

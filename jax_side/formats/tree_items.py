@@ -49,8 +49,10 @@ def write_parts(draft: Path, parts: list[SavedPart], values: Mapping[str, Any], 
             save = ocp.args.JsonSave if part.is_json else ocp.args.PyTreeSave
             registry.add(part.item, save, ocp.JsonCheckpointHandler() if part.is_json else tree_handler())
             args[part.item] = save(tree)
-        at_once = ocp.AsyncOptions(create_directories_asynchronously=False)  # else threads wait for those that fail
-        options = ocp.CompositeOptions(async_options=at_once)
+        directories_first = ocp.AsyncOptions(
+            create_directories_asynchronously=False
+        )  # else threads wait for those that fail
+        options = ocp.CompositeOptions(async_options=directories_first)
         handler = ocp.CompositeCheckpointHandler(handler_registry=registry, composite_options=options)
         with ocp.Checkpointer(handler) as checkpointer:
             checkpointer.save(draft.resolve(), args=ocp.args.Composite(**args))

@@ -93,8 +93,8 @@ def _read_run(path: Path) -> tuple[list[Saved], Rules]:
     for step, record in steps.items():
         passed += record.seconds
         saved = Saved(step=step, metric=metrics.get(step), saved_at=passed)
-        at_once = plan.saves_new_best and is_new_best(saves, saved, plan.mode)
-        if plan.saves_at(step) or step == plan.steps or at_once:
+        best_so_far = plan.saves_new_best and is_new_best(saves, saved, plan.mode)
+        if plan.saves_at(step) or step == plan.steps or best_so_far:
             saves.append(saved)
     if not saves:
         raise RunDirectoryError(f"{path} has not reached its first save (every {plan.save_every} steps)")

@@ -40,8 +40,8 @@ class Forked:
             return None  # another thread waits for it
         try:
             if self._status >= 0 and wait([self._status], seconds):
-                told = _read(self._status, STATUS.size)  # what forked it, and is gone, has taken it along
-                self.exitcode = STATUS.unpack(told)[0] if told else -signal.SIGKILL
+                status = _read(self._status, STATUS.size)  # what forked it, and is gone, has taken it along
+                self.exitcode = STATUS.unpack(status)[0] if status else -signal.SIGKILL
                 os.close(self._status)
                 self._status = -1
             return self.exitcode
@@ -133,8 +133,8 @@ class ForkServer:
             sent = self._send(("run", *given), descriptor, theirs)
         finally:
             os.close(theirs)
-        told = _read(ours, STATUS.size) if sent else b""
-        pid = STATUS.unpack(told)[0] if told else 0
+        status = _read(ours, STATUS.size) if sent else b""
+        pid = STATUS.unpack(status)[0] if status else 0
         if pid:
             return Forked(pid, ours)
         os.close(ours)

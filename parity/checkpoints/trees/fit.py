@@ -98,7 +98,7 @@ def fit(
     items: bool,
     fills: Callable[[str], bool],
     foreign: bool = False,
-    aside: Collection[str] = (),
+    no_state: Collection[str] = (),
 ) -> Fit:
     """Match what was saved with a template by name.
 
@@ -110,7 +110,7 @@ def fit(
         fills: Whether the template has a value for a leaf, not only its type.
         foreign: Whether another tool wrote it: None may then stand for a container without content, as Orbax writes
             it, and the words of a key for a key where the file names no implementation; the template says which.
-        aside: First keys that are no part of the state; one that the template has not is listed as extra.
+        no_state: First keys that are no part of the state; one that the template has not is listed as extra.
 
     Raises:
         CheckpointError: They do not fit; names each leaf.
@@ -156,7 +156,7 @@ def fit(
     if foreign:
         hollow = {name for name, node in subtrees(template).items() if isinstance(node, Branch) and not node.children}
         used |= {name for name in hollow & have.keys() if have[name][0].value is None}
-    _spare(have.keys() - used, template, request, made, problems, items=items, aside=aside)
+    _spare(have.keys() - used, template, request, made, problems, items=items, no_state=no_state)
     if problems:
         raise CheckpointError(_headline(problems), problems)
     return made
@@ -179,12 +179,12 @@ def _spare(
     problems: list[tuple[str, str]],
     *,
     items: bool,
-    aside: Collection[str],
+    no_state: Collection[str],
 ) -> None:
     """Sort what the template has no place for: items that were not asked for, and leaves."""
     asked = {str(key) for key in template.keys} if isinstance(template, Branch) else set()
     firsts = {name.partition(".")[0] for name in names}
-    skipped = {first for first in firsts if (items or first in aside) and first not in asked}
+    skipped = {first for first in firsts if (items or first in no_state) and first not in asked}
     rest = sorted(name for name in names if name.partition(".")[0] not in skipped)
     if request.allow_extra:
         made.extra = sorted(skipped) + rest

@@ -103,8 +103,8 @@ def read_foreign(
         del likes  # each process reads whole arrays, and keeps its part
         return {name: form.adopt(found[name].load()) for name in names}
 
-    aside = [DOCUMENT] if _is_document(source.tree) else []
-    pending = match_tree(form, stored, request, read, items=False, foreign=True, aside=aside)
+    no_state = [DOCUMENT] if _is_document(source.tree) else []
+    pending = match_tree(form, stored, request, read, items=False, foreign=True, no_state=no_state)
     held = leaves(stored) if request.like is None else {}
     if lost := [(name, f"is {one.value}") for name, one in held.items() if isinstance(one.value, Unheld)]:
         raise CheckpointError("no tree holds it; a template without it and allow_extra=True leave it out:", lost)

@@ -161,7 +161,7 @@ def match_tree(
     *,
     items: bool,
     foreign: bool = False,
-    aside: Collection[str] = (),
+    no_state: Collection[str] = (),
 ) -> Pending:
     """Match a saved tree with a template, and read what that needs.
 
@@ -172,7 +172,7 @@ def match_tree(
         read: Reads arrays.
         items: Whether the first keys are items, of which the template need not have all.
         foreign: Whether another tool wrote it; see `fit`.
-        aside: First keys that are no part of the state; one that the template has not is listed as extra.
+        no_state: First keys that are no part of the state; one that the template has not is listed as extra.
 
     Raises:
         CheckpointError: It does not fit the template; names each leaf.
@@ -186,7 +186,7 @@ def match_tree(
         live = leaves(template)
         kinds = described(template, form, "the template cannot be filled")
         fills = lambda name: form.has_value(live[name].value)  # noqa: E731
-        plan = fit(stored, kinds, request, items=items, foreign=foreign, aside=aside, fills=fills)
+        plan = fit(stored, kinds, request, items=items, foreign=foreign, no_state=no_state, fills=fills)
         names = {take.saved for take in plan.takes.values()}
         names |= {name for node in plan.wholes.values() for name in leaves(node)}
     wanted = {name for name, leaf in leaves(stored).items() if name in names and isinstance(leaf.value, ArrayType)}

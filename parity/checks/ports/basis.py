@@ -158,17 +158,17 @@ def _settings(trained: Trained) -> dict[str, tuple[str, float]]:
     module is in the process too.
     """
     own: dict[str, set[tuple[str, float]]] = {}
-    aside: dict[str, set[tuple[str, float]]] = {}
+    of_modules: dict[str, set[tuple[str, float]]] = {}
     for path, leaf in trained.leaves.items():
         if leaf.component != "optimizer.hyperparameters" or leaf.kind not in ("float", "int", "number", "float32[]"):
             continue
         last = path.rpartition(".")[2]
-        values = aside if ":" in path else own
+        values = of_modules if ":" in path else own
         try:
             values.setdefault(SAME_SETTING.get(last, last), set()).add((path, float(leaf.digest)))
         except ValueError:
             continue
-    held = {**aside, **own}
+    held = {**of_modules, **own}
     return {name: next(iter(found)) for name, found in held.items() if len({value for _, value in found}) == 1}
 
 

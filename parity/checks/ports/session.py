@@ -151,12 +151,12 @@ def open_sides(stack: ExitStack, train_a: Train, train_b: Train, steps: int, mod
     names = _names(train_a, train_b)
     trained = []
     for name, train in zip(names, (train_a, train_b), strict=True):
-        home = root / name
-        home.mkdir(parents=True, exist_ok=True)
-        runner, told = runner_of(train, mode, home)
+        folder = root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        runner, remarks = runner_of(train, mode, folder)
         stack.enter_context(runner)  # type: ignore[arg-type]
-        notes += [f"{name}: {note}" for note in told]
-        trained.append(Trained(name, runner, home, steps, _options(train, steps, options)))
+        notes += [f"{name}: {note}" for note in remarks]
+        trained.append(Trained(name, runner, folder, steps, _options(train, steps, options)))
     return Sides(trained[0], trained[1], notes)
 
 
