@@ -9,7 +9,8 @@ they need no long compilation, runs resumed within one process, and one planted 
 | `takes_seconds` | one of a quick folder that is not: it compiles, starts processes, or needs a rare program |
 
 Given identifiers of parameters, a mark is of these cases alone: `@pytest.mark.takes_seconds("jax")`. What takes
-seconds is not quick, whatever else it is.
+seconds is not quick, whatever else it is. A file of another folder in which no test has the first mark is not even
+read.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from parity.checks.ports.handover import Convert, run_conversion
 from parity.checks.ports.judge import Judged, PortDifference
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
 from parity.checks.ports.twins import train_alike
-from parity.checks.progress import announce
 from parity.checks.running import Compute, Train, open_workdir
 from parity.convert import ConversionRules, Options, convert, read_rules, writer_of
 from parity.errors import CheckpointError, SpecError
@@ -109,9 +108,8 @@ def hand_over(
     at = sides.a.marked[0]
     when = "at the handover" if judged.differences and judged.differences[0].step == at else ""
     suspects = suspects_of(judged.differences, sides, "there", when)
-    return announce(
-        crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=(at,) if at else ())
-    )
+    taken = (at,) if at else ()
+    return crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=taken)
 
 
 def _copy(source: Path, target: Path) -> None:

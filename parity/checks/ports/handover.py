@@ -14,7 +14,6 @@ from parity.checks.ports.judge import Judged, PortDifference, exact, judge_pair
 from parity.checks.ports.noise import Noise, TakenOver, measure_noise
 from parity.checks.ports.series import Series, Trained, kept_steps
 from parity.checks.ports.session import CLOSE, CrossingBrokenError, Sides, crossing, open_sides, suspects_of
-from parity.checks.progress import announce
 from parity.checks.running import Compute, RunMode, Trace, Train, copy_folder
 from parity.errors import SpecError, TrainerError
 from parity.mapping import Pair, PairRule
@@ -96,7 +95,7 @@ def hands_over(
     with ExitStack() as stack:
         sides = open_sides(stack, train_a, train_b, steps, mode, options, workdir)
         judged, basis, suspects, at = _hand_over(sides, (convert, back), stop, rules, precision, seeds)
-    return announce(crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=at))
+    return crossing("handover", sides, judged, basis, suspects, name=name, began=began, handovers=at)
 
 
 Handed = tuple[Judged, Basis, list[Suspect], tuple[int, ...]]

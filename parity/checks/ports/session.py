@@ -14,6 +14,7 @@ from parity.checks.ports.basis import Basis, Setting
 from parity.checks.ports.judge import Judged, PortDifference
 from parity.checks.ports.noise import DIVERGED, Noise
 from parity.checks.ports.series import Trained
+from parity.checks.progress import announce
 from parity.checks.running import RunMode, Train, open_workdir, runner_of
 from parity.errors import SpecError
 from parity.results import Crossing, Suspect
@@ -228,7 +229,7 @@ def suspects_of(differences: Sequence[PortDifference], sides: Sides, scenario: s
 def crossing(check: Literal["twins", "handover"], sides: Sides, judged: Judged, basis: Basis,
              suspects: Sequence[Suspect], *, name: str | None, began: float, handovers: tuple[int, ...] = ()
              ) -> Crossing:  # fmt: skip
-    """Return the record of a check.
+    """Return the verdict of a check, after all who listen have heard of it.
 
     Args:
         check: Which check it is.
@@ -241,7 +242,7 @@ def crossing(check: Literal["twins", "handover"], sides: Sides, judged: Judged, 
         handovers: Completed steps at which a run was taken over.
     """
     seen = judged.gap.steps > 0
-    return Crossing(
+    found = Crossing(
         check=check,
         name=name or f"{sides.a.name} and {sides.b.name}",
         verdict=judged.verdict,
@@ -261,3 +262,4 @@ def crossing(check: Literal["twins", "handover"], sides: Sides, judged: Judged, 
         frameworks=tuple(dict.fromkeys((*sides.a.reference.frameworks, *sides.b.reference.frameworks))),
         seconds=time.perf_counter() - began,
     )
+    return announce(found)

@@ -13,7 +13,6 @@ from parity.checks.ports.judge import Judged, PortDifference, exact, judge_pair
 from parity.checks.ports.noise import measure_noise
 from parity.checks.ports.series import Trained, kept_steps
 from parity.checks.ports.session import CrossingBrokenError, Sides, crossing, open_sides, suspects_of
-from parity.checks.progress import announce
 from parity.checks.running import Compute, RunMode, Train
 from parity.mapping import PairRule
 from parity.results import Crossing
@@ -83,7 +82,7 @@ def twins_agree(
             )
             judged, basis = train_alike(sides, rules, precision, seeds, unpaired=unpaired)
     suspects = suspects_of(judged.differences, sides, "twins")
-    return announce(crossing("twins", sides, judged, basis, suspects, name=name, began=began))
+    return crossing("twins", sides, judged, basis, suspects, name=name, began=began)
 
 
 def train_alike(sides: Sides, rules: Sequence[PairRule], precision: Compute | None, seeds: int | None, *,
