@@ -90,7 +90,7 @@ def sharded(folder: Path, steps: int, fault: str = "", wide: int = 6) -> Iterato
         set_state_dict(model, optimizer, model_state_dict=states["model"], optim_state_dict=states["optimizer"])
         seen = seen * before // count
         if before != count:
-            lose(fault, rank, count, model, optimizer)
+            lose(fault, rank, model, optimizer)
     for step in range(start, steps):
         x = part(seen, rank, count)
         optimizer.zero_grad()
@@ -108,12 +108,12 @@ def sharded(folder: Path, steps: int, fault: str = "", wide: int = 6) -> Iterato
     dist.destroy_process_group()
 
 
-def lose(fault: str, rank: int, count: int, model: Any, optimizer: Any) -> None:
+def lose(fault: str, rank: int, model: Any, optimizer: Any) -> None:
     match fault:
-        case "moments of one rank" if rank == count - 1:
+        case "moments of one rank" if rank == 1:
             for one in moments(optimizer):
                 one.zero_()
-        case "a shard of the weights" if rank == count - 1:
+        case "a shard of the weights" if rank == 1:
             for one in model.parameters():
                 one.to_local().detach().zero_()
         case "moments":

@@ -34,7 +34,7 @@ def weights(step: int) -> np.ndarray:
 
 
 def state(step: int, count: int, *, seen: int | None = None, noise: float = 0.0) -> dict[str, tuple[Leaf, object]]:
-    """Return what `count` processes hold: rows of a moment, a replica of a scale, their own number, samples of one."""
+    """Return what processes hold: rows of a moment, a replica of a scale, their own number, samples of one."""
     found: dict[str, tuple[Leaf, object]] = {}
     whole = weights(step) * (1 + noise)
     each = -(-4 // count)

@@ -113,7 +113,7 @@ def _extent(value: torch.Tensor) -> Extent | None:
     from torch_side.formats.dtensors import box_of  # a DTensor is there: its module has been imported
 
     try:
-        box = box_of(value)  # type: ignore[arg-type]
+        box = box_of(value)
     except TypeError:
         return None
     return None if box is None else Extent(tuple(value.shape), (box,))
