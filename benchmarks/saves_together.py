@@ -45,7 +45,8 @@ def arms(side: str, home: str, width: int) -> list[Arm]:
             waiting.pop()()
         meet()
         for path in made[-1:] if int(os.environ["RANK"]) == 0 else ():
-            assert sum(file.stat().st_size for file in path.rglob("*")) > 6 * 4 * width * width, path
+            held = sum(file.stat().st_size for file in path.rglob("*"))
+            assert held > 5 * 4 * width * width, (path, held)  # Orbax compresses random numbers by a tenth
             shutil.rmtree(path)
         meet()
 
