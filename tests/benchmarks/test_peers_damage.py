@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.peers_damage import DAMAGES, outcome, values
+from benchmarks.peers_damage import DAMAGES, PEERS, outcome, values
+from tests.docs import pages
 
 
 def made(home: Path) -> dict[Path, bytes]:
@@ -51,3 +52,27 @@ def test_a_restore_is_refused_equal_or_lets_damage_through(tmp_path: Path) -> No
     other["w3"][-1, -1] = np.nextafter(other["w3"][-1, -1], np.float32(9))
     for found, said in ((values(), "equal"), (other, "let through"), (ValueError("no"), "refused")):
         assert outcome(Peer(found), tmp_path) == said  # type: ignore[arg-type]
+
+
+def test_the_table_of_the_page_has_a_row_of_each_saver_and_damage() -> None:
+    """Of the suite's own savers nothing is let through; what peers let through is as it was measured."""
+    shown = pages.table("docs/scale.md", "saver", "damage").rows
+    assert [(row[0], row[1]) for row in shown] == [(peer, damage) for peer in PEERS for damage in DAMAGES]
+    for saver, _, copies, *found in shown:
+        assert sum(map(int, found)) == int(copies)
+        assert found[-1] == "0" or not saver.endswith("_side.save")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "| jax_side.save | a flipped bit | 60 | 60 | 0 | 0 |",
+            "| jax_side.save | a flipped bit | 60 | 59 | 0 | 1 |",
+        ),
+        ("| DCP | a page of zeros | 60 | 1 |", "| DCP | a page of zeros | 60 | 2 |"),
+    ],
+)
+def test_a_page_that_says_something_else_is_found(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    test = test_the_table_of_the_page_has_a_row_of_each_saver_and_damage
+    pages.expect_failure(test, "docs/scale.md", old, new, monkeypatch)
