@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +17,9 @@ import torch.distributed as dist
 from parity.contract import Place
 from parity.errors import SpecError
 from parity.spec import RunSpec
-from torch_side.formats.group import gather_json
+from torch_side.formats.group import gather_json, scatter_json
 
-__all__ = ["count", "environment", "exchange", "index", "local_index", "needed", "place", "start", "stop"]
+__all__ = ["count", "environment", "exchange", "index", "local_index", "needed", "place", "scatter", "start", "stop"]
 
 ADDRESS, PORT, COUNT, INDEX = "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"
 LOCAL_INDEX, LOCAL_COUNT = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
@@ -130,6 +131,19 @@ def exchange(value: Any, group: dist.ProcessGroup | None = None, *, to_first: bo
     if count() == 1:
         return [value]
     return gather_json(value, group, count(), first=index() == 0 if to_first else None)
+
+
+def scatter(values: Sequence[Any], group: dist.ProcessGroup | None = None) -> list[Any]:
+    """Return what each process gave this one, in their order; each gives one value for every process, which is JSON.
+
+    Args:
+        values: What this process gives each.
+        group: As of `exchange`.
+
+    Raises:
+        RuntimeError: A process is gone.
+    """
+    return list(values) if count() == 1 else scatter_json(values, group)
 
 
 def _require_count(spec: RunSpec, processes: int) -> None:

@@ -1,7 +1,8 @@
 """Restores by several processes: each reads what it holds, and what they read together is compared with the seal.
 
 Process 0 compares every byte of a checkpoint with its seal first. The others have their own view of the file system,
-so what each of them read is digested too: its blocks, which process 0 merges, and the bytes that belong to no leaf.
+so what each of them read is digested too: its blocks, completed in shares (`parity.state.complete_in_shares`) and
+merged by process 0, and the bytes that belong to no leaf.
 Nobody has the whole state in memory.
 """
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from parity.checkpoints import Seal, read_seal, require_verified
 from parity.errors import CheckpointError, DamagedError
 from parity.spec import MESH_AXES
-from parity.state import LeafDigest, TrainingState, leaf_digests, order_of
+from parity.state import LeafDigest, TrainingState, complete_in_shares, leaf_digests, order_of
 from parity.storage import digest_range, reason
 from parity.twins import Layout
 from torch_side import processes
@@ -82,12 +83,35 @@ class ShardRead:
             read = self._digests(seal)
         except Exception as error:
             read = {"failed": f"process {processes.index()}: {reason(error)}"}
-        gathered = processes.exchange(read, self.mesh.saves, to_first=True)
+        pieces = read.pop("pieces", {})
+        told = (
+            {"failed": read["failed"]} if "failed" in read else {"beside": sorted(pieces.keys() - seal.leaves.keys())}
+        )
+        gathered = processes.exchange(told, self.mesh.saves)
+        if not any("failed" in one for one in gathered):
+            names = sorted({*seal.leaves, *(leaf for one in gathered for leaf in one["beside"])})
+            whole = {**read, **self._completed(seal, names, pieces)}
+            gathered = processes.exchange(whole, self.mesh.saves, to_first=True)
         problems = _problems(seal, gathered) if processes.index() == 0 else []
         found: list[list[str]] = processes.exchange(problems, self.mesh.saves)[0]
         if found:
             rows = [(leaf, why) for leaf, why in found]
             raise CheckpointError(f"what was loaded of step {seal.step} is not what was sealed:", rows)
+
+    def _completed(
+        self, seal: Seal, names: Sequence[str], pieces: Mapping[str, Mapping[str, LeafDigest]]
+    ) -> dict[str, Any]:
+        """Return the share of the blocks that this process completes, packed: leaf to the name of a copy to that."""
+        leaves = [(leaf, sum(place.size for place in seal.places.get(leaf, ()))) for leaf in names]
+        try:
+            shares = complete_in_shares(leaves, pieces, self._scatter, processes.count())
+        except ValueError as error:
+            return {"failed": f"process {processes.index()}: {error}"}
+        return {"pieces": {leaf: {copy: digest.packed() for copy, digest in copies.items()}
+                           for leaf, copies in shares.items()}}  # fmt: skip
+
+    def _scatter(self, values: list[Any]) -> list[Any]:
+        return processes.scatter(values, self.mesh.saves)
 
     def _digests(self, seal: Seal) -> dict[str, Any]:
         """Return the digests of what is here: of leaves whole or in part, and of the rest of the file."""
@@ -101,7 +125,7 @@ class ShardRead:
         outline = map_parts(self.content, self.names, self.parts, whole)
         arrays, counts = neutral_arrays(self.layout, self.names, outline)
         leaves = {array.ctypes.data: leaf for leaf, array in arrays.items()}
-        pieces: dict[str, list[Any]] = {}
+        pieces: dict[str, dict[str, LeafDigest]] = {}
         for own, room in zip(tensors_of(self.content), tensors_of(outline), strict=True):
             leaf, part = leaves.get(room.data_ptr()), held.get(id(room))
             if leaf is None:
@@ -109,7 +133,7 @@ class ShardRead:
             digest = LeafDigest(tuple(room.shape), arrays[leaf].dtype, order_of(seal.leaves.get(leaf, "")))
             digest.add([low for low, _ in part.box] if part else [0] * room.ndim, own.numpy())
             copy = [self.mesh.at(axis) for axis in MESH_AXES if part is None or axis not in part.split]
-            pieces[leaf] = [copy, digest.packed()]
+            pieces[leaf] = {str(tuple(copy)): digest}
         started = {leaf: array for leaf, array in arrays.items() if leaf not in pieces}
         texts = leaf_digests(TrainingState(arrays=started, scalars={**self.scalars, **counts}))
         return {"pieces": pieces, "texts": texts, "rest": self._rest(seal)}
@@ -132,17 +156,17 @@ def _problems(seal: Seal, gathered: Sequence[dict[str, Any]]) -> list[tuple[str,
     if failed:
         return failed
     found: list[tuple[str, str]] = []
-    copies: dict[tuple[str, tuple[int, ...]], LeafDigest] = {}
+    copies: dict[tuple[str, str], LeafDigest] = {}
     names: set[str] = set()
     for index, one in enumerate(gathered):
         if one["rest"] != gathered[0]["rest"]:
             found.append(("structure", f"process {index} read other bytes than process 0"))
-        for leaf, (copy, packed) in one["pieces"].items():
+        for leaf, copy, packed in ((leaf, *item) for leaf, given in one["pieces"].items() for item in given.items()):
             digest = LeafDigest.unpacked(packed)
-            if (leaf, tuple(copy)) in copies:
-                copies[leaf, tuple(copy)].merge(digest)
+            if (leaf, copy) in copies:
+                copies[leaf, copy].merge(digest)
             else:
-                copies[leaf, tuple(copy)] = digest
+                copies[leaf, copy] = digest
         for leaf, text in one["texts"].items():
             names.add(leaf)
             if seal.leaves.get(leaf) != text:

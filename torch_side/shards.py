@@ -1,8 +1,9 @@
 """Checkpoints that several processes write: one file as of one process, into which each writes what it holds.
 
 Process 0 lays the file out (every record of the archive at its place, the bytes of tensors left out), each process
-writes the parts that it holds at their places and digests them, and process 0 merges the digests and seals, last. So
-a checkpoint of many processes is one of one process to whatever reads it, and any number of processes restores it.
+writes the parts that it holds at their places and digests them. Blocks that lie in several are completed in shares,
+each by one process (`parity.state.complete_in_shares`); process 0 merges the digests of blocks and seals, last. So a
+checkpoint of many processes is one of one process to whatever reads it, and any number of processes restores it.
 No process has more than its own parts in memory.
 """
 
@@ -21,7 +22,7 @@ from torch import Tensor
 from parity import storage
 from parity.checkpoints import DRAFT, ByteRange, SaveUnderWay
 from parity.errors import SaveError
-from parity.state import LeafDigest, TrainingState, leaf_digests
+from parity.state import LeafDigest, TrainingState, complete_in_shares, leaf_digests
 from parity.twins import Layout
 from torch_side import processes
 from torch_side.formats.archive import places
@@ -99,16 +100,17 @@ def write_shards(save: SaveUnderWay[Any], home: Path, meta: str, group: dist.Pro
     laid = _require(save, processes.exchange(laid, group)[:1])[0]
     draft = home / str(laid.get("draft"))
     pieces = list(save.snapshot.pieces(outline, parts, first=first))
-    written = _attempt(lambda: _write(draft / STATE, pieces, laid["starts"]))
-    gathered = processes.exchange(written, group, to_first=True)
+    digests: dict[str, LeafDigest] = {}
+    written = processes.exchange(_attempt(lambda: _write(draft / STATE, pieces, laid["starts"], digests)), group)
+    gathered = written if any("failed" in one for one in written) else _gathered(outline, save, digests, group)
 
     def finish() -> dict[str, Any]:
-        digests = _merged(_require(save, gathered))
+        merged = _merged(_require(save, gathered))
         arrays, counts = neutral_arrays(save.snapshot._layout, save.snapshot._names, outline)
-        rest = {leaf: array for leaf, array in arrays.items() if leaf not in digests}
+        rest = {leaf: array for leaf, array in arrays.items() if leaf not in merged}
         neutral = TrainingState(arrays=rest, scalars={**save.scalars, **counts})
         found = leaf_digests(neutral)
-        save.put_leaves({leaf: digests.get(leaf) or found[leaf] for leaf in (*arrays, *neutral.scalars)})
+        save.put_leaves({leaf: merged.get(leaf) or found[leaf] for leaf in (*arrays, *neutral.scalars)})
         commit(draft, places(draft, STATE, laid["numbers"]))
         return {}
 
@@ -131,9 +133,32 @@ def _lay_out(save: SaveUnderWay[ShardSnapshot], home: Path, meta: str, content: 
     return {"draft": draft.name, "numbers": numbers, "starts": [at[str(n)][0].start for n in range(len(found))]}
 
 
-def _write(file: Path, pieces: Sequence[ShardPiece], starts: Sequence[int]) -> dict[str, Any]:
-    """Write the pieces of this process, durably, and return their digests, packed."""
-    digests: dict[str, LeafDigest] = {}
+def _gathered(
+    outline: Mapping[str, Any],
+    save: SaveUnderWay[ShardSnapshot],
+    digests: Mapping[str, LeafDigest],
+    group: dist.ProcessGroup,
+) -> Sequence[dict[str, Any]]:
+    """Return in process 0 the digests of all blocks, from each process those that it completed; the others get none.
+
+    What crosses of the state itself is the ends of shards that lie in one block, each to the process that completes
+    that block.
+    """
+
+    def complete() -> dict[str, Any]:
+        arrays, _ = neutral_arrays(save.snapshot._layout, save.snapshot._names, outline)
+        leaves = [(leaf, array.nbytes) for leaf, array in arrays.items()]
+        held = {leaf: {"": digest} for leaf, digest in digests.items()}
+        shares = complete_in_shares(leaves, held, lambda values: processes.scatter(values, group), processes.count())
+        return {"digests": {leaf: share[""].packed() for leaf, share in shares.items()}}
+
+    return processes.exchange(_attempt(complete), group, to_first=True)
+
+
+def _write(
+    file: Path, pieces: Sequence[ShardPiece], starts: Sequence[int], digests: dict[str, LeafDigest]
+) -> dict[str, Any]:
+    """Write the pieces of this process, durably, and put their digests into `digests`."""
     with storage.named(file), file.open("r+b", buffering=0) as opened:
         for piece in pieces:
             for at, run in runs(piece):
@@ -142,7 +167,7 @@ def _write(file: Path, pieces: Sequence[ShardPiece], starts: Sequence[int]) -> d
                 digests[piece.leaf] = LeafDigest(piece.shape, piece.values.dtype)
                 digests[piece.leaf].add([low for low, _ in piece.box], piece.values)
         os.fsync(opened.fileno())
-    return {"digests": {leaf: digest.packed() for leaf, digest in digests.items()}}
+    return {}
 
 
 def _merged(written: Sequence[Mapping[str, Any]]) -> dict[str, str]:

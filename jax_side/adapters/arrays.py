@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from parity.capture import Leaf, Role, Walk, array_leaf, component_from_name, digest_of, slot_component
+from parity.capture import Extent, Leaf, Role, Walk, array_leaf, component_from_name, digest_of, slot_component
 
 __all__ = ["add_array", "array", "child", "component_of", "copy_of", "is_number", "key_bytes", "raw_value", "tree"]
 
@@ -95,7 +95,16 @@ def add_array(walk: Walk, path: str, value: jax.Array, component: str, role: Rol
         walk.add(path, Leaf(role, component, "deleted", ""), lambda: None)
         return
     kind, digest = _digested(walk, value)
-    walk.add(path, Leaf(role, component, kind, digest, copy_of(value)), lambda: _values(value))
+    walk.add(path, Leaf(role, component, kind, digest, copy_of(value), _extent(value)), lambda: _values(value))
+
+
+def _extent(value: jax.Array) -> Extent | None:
+    """Return which elements of an array of several processes are here, in the order of `_host`."""
+    if not copy_of(value):
+        return None
+    whole = tuple((0, size) for size in value.shape)
+    boxes = (whole,) if value.is_fully_replicated else tuple(box for _, (box, _) in sorted(_parts(value).items()))
+    return Extent(tuple(value.shape), boxes)
 
 
 def copy_of(value: jax.Array) -> str:
@@ -109,10 +118,11 @@ def copy_of(value: jax.Array) -> str:
     return f"{sorted(device.id for device in sharding.device_set)} {sorted(_parts(value))}"
 
 
-def _parts(value: jax.Array) -> dict[str, Any]:
-    """Return each part of an array that this process holds, once, by the elements that it is."""
-    return {str([one.indices(n)[:2] for one, n in zip(shard.index, value.shape, strict=True)]): shard.data
-            for shard in value.addressable_shards}  # fmt: skip
+def _parts(value: jax.Array) -> dict[str, tuple[tuple[tuple[int, int], ...], Any]]:
+    """Return each part of an array that this process holds, once, by the text of its box; with the box."""
+    boxes = [[one.indices(n)[:2] for one, n in zip(shard.index, value.shape, strict=True)]
+             for shard in value.addressable_shards]  # fmt: skip
+    return {str(box): (tuple(box), shard.data) for box, shard in zip(boxes, value.addressable_shards, strict=True)}
 
 
 def key_bytes(value: jax.Array) -> bytes | None:
@@ -158,7 +168,7 @@ def _host(value: jax.Array) -> np.ndarray[Any, Any]:
         return np.ascontiguousarray(_pulled(value.addressable_data(0))).reshape(value.shape)
     if not value.is_fully_addressable:
         # the first copy of a part may lie in another process: each part that is here counts once
-        return np.concatenate([np.ravel(_pulled(data)) for _, data in sorted(_parts(value).items())])
+        return np.concatenate([np.ravel(_pulled(data)) for _, (_, data) in sorted(_parts(value).items())])
     whole = np.empty(value.shape, value.dtype)
     for shard in value.addressable_shards:
         if shard.replica_id == 0:

@@ -8,7 +8,7 @@ from parity.capture.arrays import array_leaf, digest_of, role_of_array
 from parity.capture.attributes import attributes_of
 from parity.capture.frames import Scope, ambient, capture, frames_of, outer_scopes, scopes_of
 from parity.capture.kinds import TRAINED
-from parity.capture.leaf import HARD, Leaf, PathLeaves, Role, StateSnapshot, differing, root_of
+from parity.capture.leaf import HARD, Extent, Leaf, PathLeaves, Role, StateSnapshot, differing, root_of
 from parity.capture.liveness import live_names
 from parity.capture.marks import Region, activate, evaluation, mark, saving
 from parity.capture.modules import is_library_file, is_of_user
@@ -19,6 +19,7 @@ from parity.capture.walk import Walk
 __all__ = [
     "HARD",
     "TRAINED",
+    "Extent",
     "Leaf",
     "PathLeaves",
     "Region",

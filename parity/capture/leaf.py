@@ -9,12 +9,22 @@ from typing import Any, Literal
 
 _DIGEST = re.compile("[0-9a-f]{32}")
 
-__all__ = ["HARD", "Leaf", "PathLeaves", "Role", "StateSnapshot", "differing", "root_of"]
+__all__ = ["HARD", "Extent", "Leaf", "PathLeaves", "Role", "StateSnapshot", "differing", "root_of"]
 
 Role = Literal["state", "stream", "flag", "array", "gradient", "position", "scalar", "alias", "structure"]
 
 HARD: frozenset[Role] = frozenset({"state", "stream", "flag"})
 """Roles whose leaves take part in training by what they are; of the others it has to be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which elements of an array that lies in several processes are in this one, by the framework's own word."""
+
+    shape: tuple[int, ...]
+    """Of the whole array."""
+    boxes: tuple[tuple[tuple[int, int], ...], ...]
+    """First and end along each axis of every part that is here, in the order in which the values are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,9 @@ class Leaf:
     copy: str = ""
     """Of a value that a framework keeps alike in several processes, what all copies of it give: which processes have
     it, and which part of the whole it is. Empty where nothing says that it is one."""
+    extent: Extent | None = None
+    """Of an array that a framework splits over processes, what of the whole it is; a replica has all of it. None
+    where nothing says that it is a part."""
 
     def same(self, other: Leaf | None) -> bool:
         """Return whether another leaf holds the same value, bit for bit."""

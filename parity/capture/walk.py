@@ -22,7 +22,7 @@ import numpy as np
 
 from parity.capture.arrays import array_leaf, digest_of, show_elements
 from parity.capture.attributes import attributes_of, hides_memory
-from parity.capture.leaf import Leaf, Role, StateSnapshot
+from parity.capture.leaf import Extent, Leaf, Role, StateSnapshot
 from parity.capture.names import component_from_name
 from parity.capture.probes import probe
 from parity.capture.registry import (
@@ -173,16 +173,17 @@ class Walk:
         if self._finite and leaf.role in ("state", "array") and "float" in leaf.kind and "[" in leaf.kind:
             self._search(path, value())
 
-    def copied(self, path: str, copy: str) -> None:
-        """Say of a leaf that was added that processes hold copies of it.
+    def copied(self, path: str, copy: str, extent: Extent | None = None) -> None:
+        """Say of a leaf that was added that processes hold copies of it, and which part of a whole it is.
 
         Args:
             path: Path of the leaf; one that is not there, or is an alias, stays as it is.
             copy: As of `Leaf`.
+            extent: As of `Leaf`.
         """
         leaf = self.snapshot.leaves.get(path)
         if leaf is not None and leaf.role != "alias":
-            self.snapshot.leaves[path] = replace(leaf, copy=copy)
+            self.snapshot.leaves[path] = replace(leaf, copy=copy, extent=extent or leaf.extent)
 
     def _search(self, path: str, value: Any) -> None:
         """Note whether an array holds a number that is not finite."""

@@ -32,7 +32,9 @@ from parity.state.leaf_digests import (
 )
 from parity.state.leaf_shares import (
     Exchange,
+    Scatter,
     SharedLeaf,
+    complete_in_shares,
     digest_together,
 )
 from parity.state.leaf_values import (
@@ -90,6 +92,7 @@ __all__ = [
     "OptimizerKind",
     "Order",
     "OrderedSource",
+    "Scatter",
     "SharedLeaf",
     "Slot",
     "TorchGenerator",
@@ -99,6 +102,7 @@ __all__ = [
     "bytes_of",
     "compare_digests",
     "compare_states",
+    "complete_in_shares",
     "component_of",
     "digest_text",
     "digest_together",

@@ -235,6 +235,10 @@ class LeafDigest:
             },
         }
 
+    def owners(self, owners: int) -> set[int]:
+        """Return those of so many owners, as of `packed`, that blocks of this fall to."""
+        return {number % owners for blocks in (self._digests, self._parts) for number in blocks}
+
     @classmethod
     def unpacked(cls, value: dict[str, Any]) -> LeafDigest:
         """Return what `packed` described, after a way through JSON or without one."""

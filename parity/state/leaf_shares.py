@@ -12,13 +12,20 @@ from typing import Any, NamedTuple
 from parity.errors import StateError
 from parity.state.leaf_blocks import LeafDigest
 
-__all__ = ["Exchange", "SharedLeaf", "digest_together"]
+__all__ = ["Exchange", "Scatter", "SharedLeaf", "complete_in_shares", "digest_together"]
 
 ROUND = 8 << 20
 """Bytes of leaves of which the ends of shards are exchanged at once: no process ever has more of what others hold."""
 
 Exchange = Callable[[Any], list[Any]]
 """Returns the values of all processes, in their order; each gives one, which must be JSON."""
+
+
+Scatter = Callable[[list[Any]], list[Any]]
+"""Gives one value to each process, in their order, and returns what each of them gave this one; all are JSON."""
+
+HeldDigests = Mapping[str, Mapping[str, LeafDigest]]
+"""Leaf to the name of a copy to what is known of its digest."""
 
 
 class SharedLeaf(NamedTuple):
@@ -43,7 +50,7 @@ def digest_together(leaves: Iterable[SharedLeaf], exchange: Exchange, index: int
         count: Number of processes.
 
     Raises:
-        StateError: Copies of a leaf differ, or elements of one are in no process, or in two.
+        StateError: HeldDigests of a leaf differ, or elements of one are in no process, or in two.
     """
     found: dict[str, str] = {}
     waiting: list[SharedLeaf] = []
@@ -82,6 +89,63 @@ def _exchanged(leaves: list[SharedLeaf], exchange: Exchange, index: int, count: 
     return {one.leaf: _text(one.leaf, copies) for one, copies in zip(leaves, whole, strict=True)}
 
 
+def complete_in_shares(
+    leaves: Iterable[tuple[str, int]], held: HeldDigests, scatter: Scatter, count: int
+) -> dict[str, dict[str, LeafDigest]]:
+    """Return this process's share of all blocks, complete; all processes call it with the same leaves.
+
+    Each block has one process that completes it, and gets what others have of it: no process gets more than its share
+    of the state, and one that merges what all return gets digests alone. The blocks of a leaf begin with another
+    process than those of the leaf before, as most leaves have fewer blocks than there are processes.
+
+    Args:
+        leaves: Names of all leaves and their bytes, in the same order in every process.
+        held: What this process has of them.
+        scatter: Passes values between the processes; it is called once for each `ROUND` bytes of a process.
+        count: Number of processes.
+
+    Raises:
+        ValueError: Elements of a leaf are in two processes; the others return as if it were well.
+    """
+    found: dict[str, dict[str, LeafDigest]] = {}
+    problem: ValueError | None = None
+    waiting: list[tuple[int, str]] = []
+    size = 0
+    every = list(leaves)
+    for at, (leaf, held_bytes) in enumerate(every):
+        waiting.append((at, leaf))
+        size += held_bytes
+        if size < ROUND * count and at + 1 < len(every):
+            continue
+        given = scatter(_for_owners(waiting, held, count))
+        waiting, size = [], 0
+        try:
+            for shares in given:
+                for name, copies in shares.items():
+                    _merge_copies(found.setdefault(name, {}), copies)
+        except ValueError as error:  # the other processes are on their way to the next round
+            problem = problem or ValueError(f"{error}")
+    if problem is not None:
+        raise problem
+    return found
+
+
+def _for_owners(leaves: Iterable[tuple[int, str]], held: HeldDigests, count: int) -> list[Any]:
+    """Return for each process what falls to it of some leaves, each with its number."""
+    out: list[dict[str, dict[str, Any]]] = [{} for _ in range(count)]
+    for number, leaf in leaves:
+        for copy, digest in held.get(leaf, {}).items():
+            for owner in digest.owners(count):
+                out[(owner + number) % count].setdefault(leaf, {})[copy] = digest.packed(owner, count)
+    return out
+
+
+def _merge_copies(into: dict[str, LeafDigest], given: Mapping[str, Any]) -> None:
+    for copy, digest in given.items():
+        part = LeafDigest.unpacked(digest)
+        into[copy].merge(part) if copy in into else into.setdefault(copy, part)
+
+
 def _attempted(one: SharedLeaf, problems: dict[str, str]) -> Mapping[str, LeafDigest]:
     try:
         return one.digests()
@@ -97,9 +161,7 @@ def _merge(
     for packed in every:
         for one, copies, given in zip(leaves, into, packed, strict=True):
             try:
-                for copy, digest in given.items():
-                    part = LeafDigest.unpacked(digest)
-                    copies[copy].merge(part) if copy in copies else copies.setdefault(copy, part)
+                _merge_copies(copies, given)
             except ValueError as error:
                 problems[one.leaf] = str(error)
 

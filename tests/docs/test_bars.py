@@ -41,6 +41,7 @@ ROWS = [
     ("test_conversion.py", r"test_inspect_and_compare_without_arrays"),
     ("test_inspect.py", r"test_inspect_of_many_tensors"),
     ("test_sharded.py", r"test_a_twin_of_two_processes_against_the_loop_by_hand"),
+    ("test_saves_together.py", r"test_a_save_of_two_processes_against_that_of_the_library"),
 ]
 """File and functions behind each row of the table of bars."""
 
@@ -91,6 +92,7 @@ def bars_in_words() -> list[str]:
         f"at most {float(bar_of(25)):g} s",
         f"at most {bars.INSPECT_SECONDS:g} s",
         f"at most {ranks['torch']:g} (PyTorch), {ranks['jax']:g} (JAX)",
+        f"at most {constants('benchmarks/test_saves_together.py')['MOST']:g}",
     ]
 
 

@@ -61,6 +61,9 @@ GENERATED = {
 
 COMPARED = {
     (MIGRATE, "the loader", "its order"): "docs/test_migrate::test_the_orders_of_the_page_are_there",
+    ("docs/scale.md", "saver", "damage"): (
+        "benchmarks/test_peers_damage::test_the_table_of_the_page_has_a_row_of_each_saver_and_damage"
+    ),
     ("docs/scale.md", "processes", "to process 0, MB"): (
         "benchmarks/test_many_processes::test_the_tables_of_the_page_are_those_of_the_command"
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from parity.capture import Leaf, Role, Walk, component_from_name, digest_of, is_of_user, role_of_array
+from parity.capture import Extent, Leaf, Role, Walk, component_from_name, digest_of, is_of_user, role_of_array
 
 __all__ = ["add_tensor", "copy_of", "processes_of", "show_attributes", "show_hooks", "tensor", "tensor_leaf"]
 
@@ -103,7 +103,20 @@ def add_tensor(walk: Walk, path: str, value: torch.Tensor, role: Role, component
     """
     if walk.is_new(path, value, tie or component, _memory(value)):
         walk.add(path, tensor_leaf(value, role, component), lambda: _values(value))
-        walk.copied(path, copy_of(value))
+        walk.copied(path, copy_of(value), _extent(value))
+
+
+def _extent(value: torch.Tensor) -> Extent | None:
+    """Return which elements of a distributed tensor are here; None of any other, and where they are no box."""
+    if not hasattr(value, "placements") or any(placed.is_partial() for placed in value.placements):
+        return None
+    from torch_side.formats.dtensors import box_of  # a DTensor is there: its module has been imported
+
+    try:
+        box = box_of(value)
+    except TypeError:
+        return None
+    return None if box is None else Extent(tuple(value.shape), (box,))
 
 
 def copy_of(value: torch.Tensor) -> str:

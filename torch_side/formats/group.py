@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from parity.errors import CheckpointError
 from torch_side.formats.dtensors import is_split
 
-__all__ = ["TorchGroup", "gather_json", "group_of"]
+__all__ = ["TorchGroup", "gather_json", "group_of", "scatter_json"]
 
 
 def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None) -> list[Any]:
@@ -42,6 +42,29 @@ def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None
     else:
         dist.all_gather(rows, padded, group=group)
     return [json.loads(row[: int(size)].numpy().tobytes()) for row, size in zip(rows, sizes, strict=False)]
+
+
+def scatter_json(values: Sequence[Any], group: Any) -> list[Any]:
+    """Return what each process gave this one, in their order; each gives one value for every process, which is JSON.
+
+    No process has more than what it gives and what it gets.
+
+    Args:
+        values: What this process gives each.
+        group: A group of all of them that has gloo; None for that of every collective.
+
+    Raises:
+        RuntimeError: A process is gone.
+    """
+    texts = [json.dumps(value).encode() for value in values]
+    given = torch.tensor([len(text) for text in texts])
+    got = torch.empty_like(given)
+    dist.all_to_all_single(got, given, group=group)
+    sizes = got.tolist()
+    data = torch.from_numpy(np.frombuffer(bytearray(b"".join(texts)), np.uint8))
+    room = torch.empty(sum(sizes), dtype=torch.uint8)
+    dist.all_to_all_single(room, data, sizes, given.tolist(), group=group)
+    return [json.loads(part.numpy().tobytes()) for part in room.split(sizes)]
 
 
 class TorchGroup:

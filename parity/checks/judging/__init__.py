@@ -31,10 +31,12 @@ from parity.checks.judging.evidence import (
 )
 from parity.checks.judging.files import begun_of, judge_files, judge_kept, own_folders
 from parity.checks.judging.finite import not_finite
+from parity.checks.judging.gathered import base_of, placed_in, processes
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.meant import Meant
 from parity.checks.judging.ordering import identifiers, is_variable
 from parity.checks.judging.ranks import copies_apart, ranks_apart
+from parity.checks.judging.recounted import RecountedRuns, judge_later, judge_recounted, named, recount
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
@@ -51,12 +53,14 @@ __all__ = [
     "Kill",
     "Meant",
     "Outcome",
+    "RecountedRuns",
     "TwoStates",
     "Uninterrupted",
     "Use",
     "ValueChoice",
     "advise",
     "after_resume",
+    "base_of",
     "begun_of",
     "both_runs",
     "choices_of",
@@ -72,18 +76,24 @@ __all__ = [
     "judge_declared",
     "judge_files",
     "judge_kept",
+    "judge_later",
     "judge_printed",
+    "judge_recounted",
     "judge_resumed",
     "judge_returned",
     "judge_same",
     "measured",
     "moved_by_rounding",
+    "named",
     "not_finite",
     "observe_effects",
     "on_their_way",
     "own_folders",
     "parted_paths",
+    "placed_in",
+    "processes",
     "ranks_apart",
+    "recount",
     "sites_of",
     "sites_of_choice",
     "stepwise",

@@ -41,6 +41,7 @@ def resumes(
     ignore: Mapping[str, str] | None = None,
     processes: int = 1,
     launcher: Sequence[str] | None = None,
+    resume_processes: int | None = None,
     roads: str | Iterable[str] | None = None,
 ) -> Resumption:
     """Check that a training function resumes exactly, and return the verdict.
@@ -72,6 +73,11 @@ def resumes(
             `("torchrun", "--nproc-per-node", "{processes}")` or `("mpirun", "-n", "{processes}", "python")`: the path
             of a small program is added to its words, and each rank finds its place as the launcher tells it.
             `{processes}` stands for their number. All of them are on this machine.
+        resume_processes: Processes that resume in one more scenario, `other-count`: another number than `processes`,
+            fewer or more. What was saved has to be there at the resume: parts that a framework places (DTensors,
+            arrays of `jax.distributed`) are put together, what all ranks hold counts once, what ranks hold otherwise
+            is listed. What follows is compared where runs of both numbers part by rounding alone. A function that
+            refuses the number is `inconclusive`. Values of all marks of three runs are kept in memory.
         roads: The former name of `scenarios`, which it replaces where it is given.
 
     Returns:
@@ -109,17 +115,20 @@ def resumes(
             "train", 'the script is imported by a process of the check: call it under `if __name__ == "__main__":`'
         )
     names = scenario_names(scenarios if roads is None else roads, SCENARIOS)
-    if processes == 1 and scenarios == "all":  # named by itself, the verdict says why it is not driven
-        names = tuple(name for name in names if name != "one-rank")
+    if scenarios == "all":  # named by itself, the verdict says why it is not driven
+        names = tuple(name for name in names if name != "other-count" and (processes > 1 or name != "one-rank"))
+    if resume_processes is not None:
+        names = (*(name for name in names if name != "other-count"), "other-count")
     options = dict(options or {})
     meant = Meant(ignore)
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:
         root = open_workdir(stack, workdir)
-        runner, notes = runner_of(train, mode, root, processes, launcher)
+        runner, notes = runner_of(train, mode, root, processes, launcher, resume_processes)
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtOriginalPath(runner, root)
-        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant).run()
+        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant,
+                        resume_processes).run()  # fmt: skip
     return announce(replace(found, name=name or _name(train), seconds=time.perf_counter() - began))
 
 
@@ -160,7 +169,7 @@ def assert_resumes(train: Train, *, steps: int, stop_at: int | None = None, **se
         steps: Completed steps at which the run ends, at least 3.
         stop_at: Completed steps at the kill, after the first save; by default two thirds of the run.
         settings: Further arguments of `resumes`: `mode`, `scenarios`, `name`, `options`, `workdir`, `keep`,
-            `metric`, `ignore`, `processes`, `launcher`.
+            `metric`, `ignore`, `processes`, `launcher`, `resume_processes`.
 
     Returns:
         The verdict, which is `holds`.

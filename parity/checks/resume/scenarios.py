@@ -17,8 +17,9 @@ __all__ = ["SCENARIOS", "Scenario", "plan_scenarios"]
 SCENARIOS: Mapping[str, str] = {
     **{name: meaning for name, meaning in MEANINGS.items() if name != "at-zero"},
     "one-rank": "one of several processes is killed; all are resumed when the others have ended too",
+    "other-count": "killed at stop_at, resumed by another number of processes (`resume_processes`)",
 }
-"""Those of the registry that a function can be driven in, as when it saves is its own affair, and one of its own."""
+"""Those of the registry that a function can be driven in, as when it saves is its own affair, and two of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,8 @@ class Scenario:
     """Marks of the reference at which processes are killed, in turn; 0, of a later one: its first mark."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the process that resumes, or of the whole run."""
+    processes: int | None = None
+    """Processes that resume, where they are of another number than those that saved."""
 
 
 def plan_scenarios(
@@ -40,6 +43,7 @@ def plan_scenarios(
     saves: Sequence[int],
     there: Collection[str] = (),
     processes: int = 1,
+    resume_processes: int | None = None,
 ) -> tuple[list[Scenario], dict[str, str]]:
     """Return the scenarios that the run can be driven in, and the others with the reason.
 
@@ -51,6 +55,7 @@ def plan_scenarios(
         saves: Marks before which a checkpoint was saved.
         there: Files that the kill at `stop` leaves.
         processes: Processes that train together.
+        resume_processes: Processes that resume in the scenario `other-count`; None where there is none.
     """
     planned: list[Scenario] = []
     closed: dict[str, str] = {}
@@ -70,6 +75,8 @@ def plan_scenarios(
                 closed[name] = "one checkpoint is kept"
             else:
                 planned.append(Scenario(name=name, kills=(stop,), options={"resume": which}))
+        elif name == "other-count" and resume_processes is not None:
+            planned.append(Scenario(name=name, kills=(stop,), processes=resume_processes))
         elif (name == "extend" and "steps" in parameters) or (name == "one-rank" and processes > 1):
             planned.append(Scenario(name=name))
         else:
@@ -83,6 +90,7 @@ _REASONS = {
     "older": "the function takes no resume",
     "extend": "the function takes no steps",
     "one-rank": "the function trains in one process",
+    "other-count": "no other number of processes is given (resume_processes)",
     "on-validation": "the function takes no validate_every",
     "off-validation": "the function takes no validate_every",
     "epoch-end": "no second epoch was seen",

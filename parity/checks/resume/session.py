@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from parity.checks.judging import (
 )
 from parity.checks.resume.driver import Driver
 from parity.checks.resume.equal_runs import likely_cause, measure_envelope
+from parity.checks.resume.other_count import drive_scenario
 from parity.checks.resume.scenarios import Scenario, plan_scenarios
 from parity.checks.resume.trained import count_trained
 from parity.checks.running import (
@@ -70,8 +72,9 @@ class Session:
 
     def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
                  names: Sequence[str], notes: list[str], keep: Rules | None, metric: str,
-                 meant: Meant) -> None:  # fmt: skip
+                 meant: Meant, resume_processes: int | None = None) -> None:  # fmt: skip
         self.names, self.notes, self.keep, self.metric = names, notes, keep, metric
+        self._resume_processes = resume_processes
         try:
             self.parameters: Mapping[str, inspect.Parameter] = inspect.signature(train).parameters
         except (TypeError, ValueError):
@@ -148,7 +151,7 @@ class Session:
 
     def _drive(self, pool: Executor) -> None:
         """Drive every scenario; the first tells what the function reads, so what its checkpoints are."""
-        drive, names = self.driver.drive, list(self.names)
+        drive, names = partial(drive_scenario, self.driver), list(self.names)
         if not self._simple:
             first = self._plan(["kill"])
             outcomes = [drive(scenario) for scenario in first]
@@ -162,15 +165,15 @@ class Session:
     def _plan(self, names: Sequence[str]) -> list[Scenario]:
         marks, there = self.driver.reference.marks, list_folder(self.driver.copies[self.stop])
         saves = self.driver.reference.saves(self.driver.reads)
-        ranks = self.driver.runner.ranks
-        scenarios, closed = plan_scenarios(names, marks, self.stop, self.parameters, saves, there, ranks)
+        counts = self.driver.runner.ranks, self._resume_processes
+        scenarios, closed = plan_scenarios(names, marks, self.stop, self.parameters, saves, there, *counts)
         self.driver.closed |= closed
         return scenarios
 
     @property
     def _simple(self) -> bool:
         """Whether all scenarios begin with the kill at the stop."""
-        return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend", "one-rank"}
+        return set(self.names) <= {"kill", "again", "third", "intervals", "best", "extend", "one-rank", "other-count"}
 
     def _declared(self, again: Trace) -> list[Evidence]:
         """Return what declared regions changed; of shared generators only where training comes to differ by it.

@@ -11,11 +11,21 @@ from parity.checks.running.loads import Access, Decision, DecisionSite, is_unrea
 from parity.checks.running.nudge import Compute, Nudge
 from parity.checks.running.opening import RunMode, open_workdir, runner_of
 from parity.checks.running.recorder import Killed, MarkError
-from parity.checks.running.run import Effect, Mark, Request, Runner, SameThreadExecutor, Trace, without_digits
+from parity.checks.running.run import (
+    AT_ENTRY,
+    Effect,
+    Mark,
+    Request,
+    Runner,
+    SameThreadExecutor,
+    Trace,
+    without_digits,
+)
 from parity.checks.running.source import SAVES, called_name, nested_locals
 from parity.checks.running.turned import INVERSE, Turn, place_of
 
 __all__ = [
+    "AT_ENTRY",
     "CURVES",
     "INVERSE",
     "SAVES",

@@ -30,7 +30,7 @@ from parity.checks.running.run import Request, Trace
 from parity.errors import SpecError, TrainerError
 from parity.forks import kill_tree
 
-__all__ = ["Launcher", "attend", "checked_launcher", "main", "place_told"]
+__all__ = ["COUNT", "Launcher", "attend", "checked_launcher", "main", "place_told"]
 
 WHERE = "PARITY_RANKS"
 """Variable of the environment with the port and the key of the check that waits for the ranks."""

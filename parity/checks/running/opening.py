@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from parity.checks.running.inline import InlineRunner, Train
-from parity.checks.running.launched import checked_launcher
+from parity.checks.running.launched import COUNT, checked_launcher
 from parity.checks.running.process import ProcessRunner, why_not_importable
 from parity.checks.running.ranks import RanksRunner
 from parity.checks.running.run import Runner
@@ -42,7 +42,12 @@ def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
 
 
 def runner_of(
-    train: Train, mode: RunMode, root: Path, processes: int = 1, launcher: Sequence[str] | None = None
+    train: Train,
+    mode: RunMode,
+    root: Path,
+    processes: int = 1,
+    launcher: Sequence[str] | None = None,
+    resume_processes: int | None = None,
 ) -> tuple[Runner, list[str]]:
     """Return what runs a function in a mode, and the notes of the verdict on that.
 
@@ -52,20 +57,39 @@ def runner_of(
         root: Directory for what processes print.
         processes: Processes that train together in each run.
         launcher: The command that starts them, as of `resumes`.
+        resume_processes: As of `resumes`.
 
     Raises:
-        SpecError: No such mode; processes are asked for, and the function cannot be imported; or no such launcher.
+        SpecError: No such mode; processes are asked for, and the function cannot be imported; no such launcher; or
+            no other number of processes.
     """
     if not isinstance(processes, int) or isinstance(processes, bool) or processes < 1:
         raise SpecError("processes", f"must be a whole number of at least 1, got {processes!r}")
     if mode not in ("auto", "process", "inline"):
         raise SpecError("mode", f"must be auto, process or inline, got {mode!r}")
     words = () if launcher is None else checked_launcher(launcher, processes)
+    _require_other(resume_processes, processes, words)
+    several = processes > 1 or resume_processes is not None
     why = why_not_importable(train) if mode != "inline" else ""
-    if processes > 1 and mode == "inline":
-        raise SpecError("mode", f"inline is one process, got processes={processes}; leave mode out")
-    if (mode == "process" or processes > 1) and why:
+    if several and mode == "inline":
+        asked = f"processes={processes}" if processes > 1 else f"resume_processes={resume_processes}"
+        raise SpecError("mode", f"inline is one process, got {asked}; leave mode out")
+    if (mode == "process" or several) and why:
         raise SpecError("mode", f"process needs a function that another process can import: {why}")
     if mode == "inline" or why:
         return InlineRunner(train), [f"checked within this process: {why}"] if why else []
-    return (ProcessRunner(train, root) if processes == 1 else RanksRunner(train, root, processes, words)), []
+    return (RanksRunner(train, root, processes, words) if several else ProcessRunner(train, root)), []
+
+
+def _require_other(number: object, processes: int, launcher: Sequence[str]) -> None:
+    """Refuse what is no other number of processes, or one that a launcher is not told."""
+    if number is None:
+        return
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise SpecError("resume_processes", f"must be a whole number of at least 1, got {number!r}")
+    if number == processes:
+        raise SpecError("resume_processes", f"must be another number than processes, got {number} for both")
+    if launcher and not any(COUNT in word for word in launcher):
+        raise SpecError(
+            "launcher", f"has to be told the number of processes, {processes} or {number}: write {COUNT} in its words"
+        )

@@ -41,6 +41,49 @@ class RanksRunner:
     parallel = 1
 
     def __init__(self, train: Train, root: Path, count: int, launcher: Sequence[str] = ()) -> None:
+        self._train, self._root, self._words = train, root, launcher
+        self.ranks = count
+        self._stack = ExitStack()
+        self._teams: dict[int, _Team] = {}
+        """Number of ranks to who runs so many; another number than `ranks` is made when a run asks for it."""
+
+    def __enter__(self) -> RanksRunner:
+        self._team(self.ranks)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def stop(self) -> None:
+        """Kill the runs that take place, and refuse others."""
+        for team in list(self._teams.values()):
+            team.stop()
+
+    def _team(self, count: int) -> _Team:
+        if count not in self._teams:
+            home = self._root if count == self.ranks else self._root / f"of-{count}"
+            self._teams[count] = self._stack.enter_context(_Team(self._train, home, count, self._words))
+        return self._teams[count]
+
+    def run(self, folder: Path, request: Request) -> Trace:
+        """Run it once on every rank.
+
+        Raises:
+            TrainerError: The check was stopped, or the ranks do not mark the same steps.
+            MarkError: A mark cannot be used.
+        """
+        traces = self._team(request.processes or self.ranks).run(folder, request)
+        merged = merge_traces(traces)
+        merged.folder = folder
+        if request.kill_rank is not None and traces[request.kill_rank].end == "killed":
+            merged.end = "killed"  # the others fail or wait for it
+        return merged
+
+
+class _Team:
+    """Runs the function in one number of processes; arguments as of `RanksRunner`, with a directory of its own."""
+
+    def __init__(self, train: Train, root: Path, count: int, launcher: Sequence[str]) -> None:
         self._launcher = Launcher(launcher, train, root, count) if launcher else None
         self._runners = [
             ProcessRunner(train, root / f"rank-{number}", place=place_of(number, count))
@@ -48,10 +91,10 @@ class RanksRunner:
         ]
         for number in range(count):
             (root / f"rank-{number}").mkdir(parents=True, exist_ok=True)
-        self.ranks = count
+        self._count = count
         self._stack = ExitStack()
 
-    def __enter__(self) -> RanksRunner:
+    def __enter__(self) -> _Team:
         for runner in self._runners:
             self._stack.enter_context(runner)
         return self
@@ -64,26 +107,15 @@ class RanksRunner:
         for runner in (*self._runners, *([self._launcher] if self._launcher else ())):
             runner.stop()
 
-    def run(self, folder: Path, request: Request) -> Trace:
-        """Run it once on every rank.
-
-        Raises:
-            TrainerError: The check was stopped, or the ranks do not mark the same steps.
-            MarkError: A mark cannot be used.
-        """
+    def run(self, folder: Path, request: Request) -> list[Trace]:
+        """Run it once on every rank; the trace of each."""
         if self._launcher is not None:
-            traces = self._launcher.run(folder, [_for_rank(request, number) for number in range(self.ranks)])
-        else:
-            traces = self._traces(folder, request)
-        merged = merge_traces(traces)
-        merged.folder = folder
-        if request.kill_rank is not None and traces[request.kill_rank].end == "killed":
-            merged.end = "killed"  # the others fail or wait for it
-        return merged
+            return self._launcher.run(folder, [_for_rank(request, number) for number in range(self._count)])
+        return self._traces(folder, request)
 
     def _traces(self, folder: Path, request: Request) -> list[Trace]:
         """Run it in processes of this one."""
-        count = self.ranks
+        count = self._count
         ports, fork = free_ports(), may_fork(folder, request)  # asked once: the first rank to start may write
         with MeetingPlace(count) as place, ThreadPoolExecutor(count) as pool:
             ranks = [Rank(number=number, count=count, ports=ports, meeting=place.point) for number in range(count)]

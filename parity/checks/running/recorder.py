@@ -19,7 +19,7 @@ from parity.checks.running.loads import DecisionWatch, LoadWatch
 from parity.checks.running.nudge import nudge_parameters
 from parity.checks.running.rank import Rank
 from parity.checks.running.regions import RegionWatch
-from parity.checks.running.run import Mark, Request, Trace, TraceWriter
+from parity.checks.running.run import AT_ENTRY, Mark, Request, Trace, TraceWriter
 from parity.checks.running.source import is_users
 from parity.checks.running.turned import TurnDeadline
 from parity.errors import ParityError
@@ -193,7 +193,7 @@ class Recorder:
 
     def _enter(self, scopes: Sequence[Scope]) -> None:
         """Capture the state in which the first step begins."""
-        self.trace.entry = self.snapshot(scopes, None)
+        self.trace.entry = self.snapshot(scopes, None, keep=self.request.keep_steps.get(AT_ENTRY, ()))
 
     def finish(self, frame: FrameType) -> None:
         """Capture the state of the frame that is about to return; of each frame that returns, the last one counts."""

@@ -16,6 +16,7 @@ from parity.checks.running.nudge import Nudge
 from parity.checks.running.turned import Turn
 
 __all__ = [
+    "AT_ENTRY",
     "Effect",
     "End",
     "Mark",
@@ -27,6 +28,10 @@ __all__ = [
     "TraceWriter",
     "without_digits",
 ]
+
+
+AT_ENTRY = -2
+"""Stands in `Request.keep_steps` for the state where the first step begins."""
 
 
 class Runner(Protocol):
@@ -75,7 +80,8 @@ class Request:
     keep: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Mark to the paths whose values are wanted; -1 is the final state."""
     keep_steps: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    """Completed steps to the paths whose values are wanted, wherever the run begins; -1 is the final state."""
+    """Completed steps to the paths whose values are wanted, wherever the run begins; -1 is the final state,
+    `AT_ENTRY` that where the first step begins."""
     put_back: bool = False
     """Whether the generators that all code shares are put back after declared regions."""
     watch: bool = False
@@ -94,6 +100,8 @@ class Request:
     """Where the first step begins, if the state there is wanted."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function, besides the folder."""
+    processes: int | None = None
+    """Processes that train together in this run; None for as many as in the others of its runner."""
 
 
 class SameThreadExecutor(Executor):

@@ -1,0 +1,122 @@
+"""Arms on several processes that save one state: the suite's `save` and manager, plain DCP, plain Orbax.
+
+All are durable: DCP and Orbax flush their files themselves. What blocks is what a call takes to return; the rest of
+it is waited for between rounds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.paired import Arm
+
+__all__ = ["SIDES", "arms"]
+
+SIDES = {"torch": "DCP", "jax": "Orbax"}
+"""Side to the name of its peer."""
+WAIT = Callable[[], Any]
+
+
+def arms(side: str, home: str, width: int) -> list[Arm]:
+    """Return the arms `parity` and `peer`, durable when they return, and `parity begun` and `peer begun`.
+
+    Args:
+        side: The framework.
+        home: A directory that all processes see.
+        width: Rows and columns of the matrices of the state, of which there are six.
+    """
+    begins, meet = (_torch if side == "torch" else _jax)(width)
+    made: list[Path] = []
+
+    def place(name: str) -> Path:
+        made.append(Path(home) / f"{name}-{len(made)}")
+        return made[-1]
+
+    waiting: list[WAIT] = []
+
+    def settle() -> None:
+        while waiting:
+            waiting.pop()()
+        meet()
+        for path in made[-1:] if int(os.environ["RANK"]) == 0 else ():
+            held = sum(file.stat().st_size for file in path.rglob("*"))
+            assert held > 5 * 4 * width * width, (path, held)  # Orbax compresses random numbers by a tenth
+            shutil.rmtree(path)
+        meet()
+
+    def arm(name: str, *, durable: bool) -> Arm:
+        def run() -> None:
+            wait = begins[name](place(name))
+            wait() if durable else waiting.append(wait)
+
+        return Arm(name=name if durable else f"{name}-begun", run=run, reset=settle, bytes=6 * 4 * width * width)
+
+    return [arm(name, durable=durable) for durable in (True, False) for name in begins]
+
+
+def _torch(width: int) -> tuple[dict[str, Callable[[Path], WAIT]], WAIT]:
+    """Return what begins a save of an FSDP2 model with AdamW, and a barrier."""
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    import torch_side
+
+    dist.init_process_group("cpu:gloo")
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width, bias=False) for _ in range(2)))
+    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 0.1)
+    optimizer.step()
+    optimizer.zero_grad()
+
+    def parity(path: Path) -> WAIT:
+        manager = torch_side.CheckpointManager(path)
+        manager.save(1, {"model": model, "optimizer": optimizer})
+        return manager.close
+
+    def peer(path: Path) -> WAIT:
+        weights, slots = get_state_dict(model, optimizer)
+        saving: Any = dcp.async_save({"model": weights, "optimizer": slots}, checkpoint_id=str(path))
+        return lambda: saving.result()
+
+    return {"parity": parity, "peer": peer}, dist.barrier
+
+
+def _jax(width: int) -> tuple[dict[str, Callable[[Path], WAIT]], WAIT]:
+    """Return what begins a save of arrays on a mesh of all processes, and a barrier."""
+    import jax
+    import orbax.checkpoint as ocp
+    from jax.experimental import multihost_utils
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    import jax_side
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    count, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+    jax.distributed.initialize(f"localhost:{os.environ['MASTER_PORT']}", count, rank)
+    over = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), PartitionSpec("x"))
+    value = np.random.default_rng(rank).normal(size=(width // count, width)).astype(np.float32)
+    state = {str(n): jax.make_array_from_callback((width, width), over, lambda _, n=n: value + n) for n in range(6)}
+    checkpointer = ocp.StandardCheckpointer()
+
+    def parity(path: Path) -> WAIT:
+        jax_side.save(path, state)
+        return lambda: None
+
+    def peer(path: Path) -> WAIT:
+        checkpointer.save(path, state)
+        return checkpointer.wait_until_finished
+
+    return {"parity": parity, "peer": peer}, lambda: multihost_utils.sync_global_devices("round")
