@@ -49,6 +49,8 @@ class Request:
     key: str
     query: dict[str, str]
     number: int
+    user: str = ""
+    """Of S3, the access key that signed it."""
 
 
 Fault = str
@@ -249,7 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         with store.memory.lock:
-            request = Request(self.command, key, query, len(store.requests) + 1)
+            signed = re.search(r"Credential=([^/]+)/", self.headers.get("authorization") or "")
+            request = Request(self.command, key, query, len(store.requests) + 1, signed[1] if signed else "")
             store.requests.append(request)
         fault = store.trouble(request)
         body = self.rfile.read(size // 2 if fault == "torn" else size)
