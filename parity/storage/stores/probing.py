@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import xxhash
 
@@ -144,10 +145,8 @@ def _swap(store: Objects) -> None:
     _say(store.read("x")[0] == b"2nd", "a compare-and-swap put that succeeded did not write")
     _require_version(store, "a compare-and-swap put", second)
     for other in (b"3rd", b"third"):  # of the length of what is there, and of another
-        _say(
-            not _succeeds(lambda other=other: store.swap("x", other, first)),
-            "a compare-and-swap put took an old version",
-        )
+        put = partial(store.swap, "x", other, first)
+        _say(not _succeeds(put), "a compare-and-swap put took an old version")
         _say(store.read("x")[0] == b"2nd", "a compare-and-swap put that was refused changed the object")
     store.delete(["x"])
     _say(not _succeeds(lambda: store.swap("x", b"4th", second)), "a compare-and-swap put took a deleted object")
