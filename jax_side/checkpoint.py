@@ -89,7 +89,7 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
 
     def written(self, step: int) -> dict[str, dict[int, int]]:
         """Return what this process wrote of a checkpoint that several have written: Orbax names its files by it."""
-        if jax.process_count() == 1:
+        if jax.process_count() == 1 or not (self.store.path / str(step)).is_dir():
             return {}
         own = f"/{PROCESS_FILES.format(jax.process_index())}/"
         files = {name: size for name, size in list_files(self.store.path / str(step)).items() if own in f"/{name}"}

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from parity.checks import FLOAT64_LIMIT, trace_validations
+from parity.checks import FLOAT64_LIMIT, is_near, trace_validations
 from parity.errors import StateError
 from parity.reference.across.agreement import Agreement, agree
 from parity.reference.across.curves import StepCurve, ValidationCurve, run_from
@@ -59,7 +59,7 @@ def _with_validations(result: Agreement, reference: ValidationCurve, spliced: Va
     gap = 0.0
     for step in sorted({*reference, *spliced}):
         x, y = (run[step].loss if step in run else math.nan for run in (reference, spliced))
-        if not abs(x - y) <= FLOAT64_LIMIT * abs(x):
+        if not is_near(x, y, FLOAT64_LIMIT):
             note = f"validation loss of step {step} is {y!r}, was {x!r}, though the training curves agree"
             return replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
         gap = max(gap, abs(x - y) / max(abs(x), 1e-300))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from parity.checks import FLOAT64_LIMIT
+from parity.checks import FLOAT64_LIMIT, is_near
 from parity.reference.across.agreement import agree
 from parity.reference.across.pair import TwinPair
 from parity.reference.suspects import SUSPECTS
@@ -25,7 +25,7 @@ def check_twins(pair: TwinPair) -> CheckRecord:
     a, b = pair.curve(first), pair.curve(second)
     result = agree(a, b, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
     x, y = pair.validation(first).loss, pair.validation(second).loss
-    if result.verdict == "holds" and spec.precision == "float64" and not abs(x - y) <= FLOAT64_LIMIT * abs(x):
+    if result.verdict == "holds" and spec.precision == "float64" and not is_near(x, y, FLOAT64_LIMIT):
         note = f"validation loss is {y!r}, was {x!r}, though the training curves agree"
         result = replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
     return result.record("twins", spec, pair.names, began, (a, b), (first, second))
