@@ -336,6 +336,7 @@ def test_an_answer_to_what_was_given_up_is_passed_over(server: Server, tmp_path:
         server.trouble = lambda request: None
         held.set()
         send(lease, path, None, {}, both.others)
+        assert both.lines == [], "each answer is that to its own request"
     assert verify_remote(lease.store, lease.head.checkpoints[10]).whole
     lease.close()
 
