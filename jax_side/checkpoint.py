@@ -15,7 +15,7 @@ from jax_side.formats.described import read_label
 from jax_side.formats.description import DESCRIPTION
 from jax_side.formats.items import ITEMS, read_items
 from jax_side.formats.ocdbt import places
-from jax_side.formats.orbax_handler import gather
+from jax_side.formats.orbax_handler import PROCESS_FILES, gather
 from jax_side.formats.orbax_manager import DRAFT_SUFFIX, drafts, open_manager, reason
 from jax_side.placement import Placement
 from jax_side.sharding import state_shardings
@@ -27,6 +27,7 @@ from parity.checkpoints import SaveUnderWay, Seal, require_leaves
 from parity.errors import CheckpointError
 from parity.runs import RunDirectory
 from parity.state import TrainingState, leaf_digests, memory_orders, orders_of
+from parity.storage import BLOCK, list_files
 from parity.twins import Layout
 
 __all__ = ["Checkpoints"]
@@ -85,6 +86,14 @@ class Checkpoints(checkpoints.Checkpoints[DeviceState, DeviceState, Snapshot]):
         if self._manager is not None:
             self._manager.close()
             self._manager = None
+
+    def written(self, step: int) -> dict[str, dict[int, int]]:
+        """Return what this process wrote of a checkpoint that several have written: Orbax names its files by it."""
+        if jax.process_count() == 1 or not (self.store.path / str(step)).is_dir():
+            return {}
+        own = f"/{PROCESS_FILES.format(jax.process_index())}/"
+        files = {name: size for name, size in list_files(self.store.path / str(step)).items() if own in f"/{name}"}
+        return {name: dict.fromkeys(range(-(-size // BLOCK)), min(size, BLOCK)) for name, size in files.items()}
 
     def _snapshot(self, state: DeviceState, spare: Snapshot | None) -> Snapshot:
         return Snapshot(self._layout, state, spare)

@@ -26,6 +26,10 @@ from torch_side.state import LiveState, check_file_state, neutral_arrays
 __all__ = ["Checkpoints"]
 
 
+REMEMBERED = 8
+"""Saves of which it is known who wrote what, for the copies of a run; they are sent soon, or by equal shares."""
+
+
 class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
     """The checkpoints of one run, each one file of `torch.save` and one of JSON.
 
@@ -42,6 +46,13 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         spec = layout.spec
         super().__init__(RunDirectory(directory).store, spec.plan, spec_hash, spec.execution.save_priority)
         self._layout, self._placement = layout, placement
+        self._written: dict[int, dict[int, int]] = {}
+        """Step of the last saves to what this process wrote of each block of its file."""
+
+    def written(self, step: int) -> dict[str, dict[int, int]]:
+        """Return what this process wrote of a checkpoint that several have written."""
+        blocks = self._written.get(step)
+        return {} if blocks is None else {STATE: blocks}
 
     def _snapshot(self, state: LiveState, spare: Snapshot | None) -> Snapshot:
         return (Snapshot if state.parts is None else ShardSnapshot)(self._layout, state, spare)
@@ -51,9 +62,10 @@ class Checkpoints(checkpoints.Checkpoints[LiveState, dict[str, Any], Snapshot]):
         mesh = self._placement.mesh
         if mesh is not None:
             commit = partial(self._commit, save, files={})
-            write_shards(
+            self._written[save.step] = write_shards(
                 save, self.store.path, self.meta, mesh.saves, lambda draft, at: commit(draft=draft, places=at)
             )
+            self._written = {step: self._written[step] for step in sorted(self._written)[-REMEMBERED:]}
             return
         storage.make_directory(self.store.path)
         draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"

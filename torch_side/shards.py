@@ -80,7 +80,9 @@ class ShardSnapshot(Snapshot):
                 yield ShardPiece(leaves.get(whole.data_ptr()), number, tuple(whole.shape), box, own.numpy())
 
 
-def write_shards(save: SaveUnderWay[Any], home: Path, meta: str, group: dist.ProcessGroup, commit: Commit) -> None:
+def write_shards(
+    save: SaveUnderWay[Any], home: Path, meta: str, group: dist.ProcessGroup, commit: Commit
+) -> dict[int, int]:
     """Write a checkpoint together; all processes call it, each in the thread that writes.
 
     Args:
@@ -89,6 +91,9 @@ def write_shards(save: SaveUnderWay[Any], home: Path, meta: str, group: dist.Pro
         meta: Name of the JSON file.
         group: A group of all processes that nothing else uses.
         commit: Called in process 0 when all have written.
+
+    Returns:
+        Number of each block of the file to the bytes of it that this process wrote.
 
     Raises:
         SaveError: It failed, in whichever process; all raise it.
@@ -101,7 +106,9 @@ def write_shards(save: SaveUnderWay[Any], home: Path, meta: str, group: dist.Pro
     draft = home / str(laid.get("draft"))
     pieces = list(save.snapshot.pieces(outline, parts, first=first))
     digests: dict[str, LeafDigest] = {}
-    written = processes.exchange(_attempt(lambda: _write(draft / STATE, pieces, laid["starts"], digests)), group)
+    blocks: dict[int, int] = {}
+    attempt = _attempt(lambda: _write(draft / STATE, pieces, laid["starts"], digests, blocks))
+    written = processes.exchange(attempt, group)
     gathered = written if any("failed" in one for one in written) else _gathered(outline, save, digests, group)
 
     def finish() -> dict[str, Any]:
@@ -115,6 +122,7 @@ def write_shards(save: SaveUnderWay[Any], home: Path, meta: str, group: dist.Pro
         return {}
 
     _require(save, processes.exchange(_attempt(finish if first else dict), group)[:1])
+    return blocks
 
 
 def _lay_out(save: SaveUnderWay[ShardSnapshot], home: Path, meta: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -156,18 +164,31 @@ def _gathered(
 
 
 def _write(
-    file: Path, pieces: Sequence[ShardPiece], starts: Sequence[int], digests: dict[str, LeafDigest]
+    file: Path,
+    pieces: Sequence[ShardPiece],
+    starts: Sequence[int],
+    digests: dict[str, LeafDigest],
+    blocks: dict[int, int],
 ) -> dict[str, Any]:
-    """Write the pieces of this process, durably, and put their digests into `digests`."""
+    """Write the pieces of this process, durably; put their digests into `digests`, the bytes of each block into `blocks`."""
     with storage.named(file), file.open("r+b", buffering=0) as opened:
         for piece in pieces:
             for at, run in runs(piece):
                 write_at(opened.fileno(), run, starts[piece.number] + at)
+                _count(blocks, starts[piece.number] + at, len(run))
             if piece.leaf is not None:
                 digests[piece.leaf] = LeafDigest(piece.shape, piece.values.dtype)
                 digests[piece.leaf].add([low for low, _ in piece.box], piece.values)
         os.fsync(opened.fileno())
     return {}
+
+
+def _count(blocks: dict[int, int], start: int, size: int) -> None:
+    """Add a range of bytes to what was written of each block."""
+    while size > 0:
+        count = min(size, storage.BLOCK - start % storage.BLOCK)
+        blocks[start // storage.BLOCK] = blocks.get(start // storage.BLOCK, 0) + count
+        start, size = start + count, size - count
 
 
 def _merged(written: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -19,7 +19,10 @@ from jax_side.formats.ocdbt import MANIFEST
 from parity.errors import CheckpointError
 from parity.storage import FileDigest, digest_files, list_files, read_json
 
-__all__ = ["DigestingHandler", "gather"]
+__all__ = ["PROCESS_FILES", "DigestingHandler", "gather"]
+
+PROCESS_FILES = "ocdbt.process_{}"
+"""Folder in an item in which Orbax lets each process write."""
 
 SHARDS = "digests.process_{}.json"
 """File in the draft of an item: the digests that a process made of its own files. Process 0 removes it again."""
@@ -76,7 +79,7 @@ class _OwnDigests:
             future.result(timeout=timeout)
         item = Path(getattr(self._directory, "path", self._directory))
         index = jax.process_index()
-        own = [name for name in list_files(item) if name.startswith(f"ocdbt.process_{index}/")]
+        own = [name for name in list_files(item) if name.startswith(f"{PROCESS_FILES.format(index)}/")]
         _leave(item, index, digest_files(item, own))
 
 

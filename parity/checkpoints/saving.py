@@ -257,6 +257,19 @@ class Checkpoints(ABC, Generic[State, Content, Copy]):
         """
         self._background.wait()
 
+    def written(self, step: int) -> Mapping[str, Mapping[int, int]]:
+        """Return what this process wrote of a checkpoint that several have written.
+
+        Args:
+            step: Of the checkpoint.
+
+        Returns:
+            File of it to the number of each block of `BLOCK` bytes to the bytes that this process wrote; nothing
+            where that is not known.
+        """
+        del step
+        return {}
+
     def close(self) -> None:
         """Wait, and release what is held.
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         CurveVerdict,
         curve_gap,
         envelope_multiple,
+        is_near,
         judge_curve,
     )
     from parity.checks.noise import FLOOR_ULPS, SEEDS, WINDOW, envelope, one_ulp_away, ulp, widest
@@ -46,6 +47,7 @@ __all__ = [
     "envelope_multiple",
     "hearing",
     "ignore_step",
+    "is_near",
     "judge_curve",
     "last_step",
     "least_squares",

@@ -19,6 +19,7 @@ __all__ = [
     "CurveVerdict",
     "curve_gap",
     "envelope_multiple",
+    "is_near",
     "judge_curve",
 ]
 
@@ -148,9 +149,23 @@ def judge_curve(
     )
 
 
+def is_near(reference: float, other: float, limit: float) -> bool:
+    """Return whether a value differs from another by at most a fraction of it; nothing is near infinity or NaN.
+
+    Example:
+        >>> is_near(2.0, 2.5, 0.25), is_near(float("inf"), 1.0, 0.25)
+        (True, False)
+    """
+    gap = abs(reference - other)
+    return gap < float("inf") and gap <= limit * abs(reference)
+
+
 def _first_beyond(steps: Sequence[int], gap: NDArray[np.float64], allowed: NDArray[np.float64]) -> int | None:
-    """Return the first step whose difference is not within what passes; two NaNs are no difference."""
-    beyond = np.flatnonzero(~((gap <= allowed) | (gap == 0.0)))
+    """Return the first step whose difference is not within what passes; two NaNs are no difference.
+
+    An infinite reference would allow any difference: nothing is near it but itself.
+    """
+    beyond = np.flatnonzero(~((gap <= allowed) & np.isfinite(gap) | (gap == 0.0)))
     return steps[int(beyond[0])] if beyond.size else None
 
 

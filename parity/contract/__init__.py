@@ -54,6 +54,7 @@ from parity.contract.trainer import (
     Trainer,
     Validation,
     require_trainer,
+    written_of,
 )
 from parity.contract.training import LossEvaluation, StateView, StepBatch, TrainerProbe, TrainingRun
 from parity.contract.translation import (
@@ -108,6 +109,7 @@ __all__ = [
     "same",
     "shared_programs",
     "splice",
+    "written_of",
 ]
 
 

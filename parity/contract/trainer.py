@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol, cast, get_args, runtime_checkable
 
 from parity.contract.identity import RunIdentity
@@ -11,7 +11,16 @@ from parity.errors import SideError
 from parity.policy import Which
 from parity.state import TrainingState
 
-__all__ = ["PRECISIONS", "QUANTITIES", "Precision", "StepRecord", "Trainer", "Validation", "require_trainer"]
+__all__ = [
+    "PRECISIONS",
+    "QUANTITIES",
+    "Precision",
+    "StepRecord",
+    "Trainer",
+    "Validation",
+    "require_trainer",
+    "written_of",
+]
 
 Precision = Literal["float64", "float32", "bfloat16", "float16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -147,6 +156,23 @@ class Trainer(Protocol):
         Raises:
             StateError: A leaf is missing, unexpected, or of the wrong dtype or shape; nothing was changed.
         """
+
+
+def written_of(trainer: Trainer, step: int) -> Mapping[str, Mapping[int, int]]:
+    """Return what this process wrote of a checkpoint, where its trainer says so by the optional member `written`.
+
+    Several processes that copy a checkpoint each send what they wrote, if they can.
+
+    Args:
+        trainer: That of this process.
+        step: Of the checkpoint.
+
+    Returns:
+        File of the checkpoint to the number of each block of 8 MiB to the bytes of it that this process wrote;
+        nothing where that is not known.
+    """
+    asked: Callable[[int], Mapping[str, Mapping[int, int]]] = getattr(trainer, "written", lambda step: {})
+    return asked(step)
 
 
 def require_trainer(built: object, side: str) -> Trainer:

@@ -27,7 +27,7 @@ _WRAPPERS = re.compile(
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far elements may be apart, as `numpy.allclose` has it: `atol + rtol * |B|`."""
+    """How far elements may be apart, as `numpy.allclose` has it, `atol + rtol * |B|`; nothing is near infinity."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -203,7 +203,8 @@ class _Sums:
             gap = np.where(x == y, 0.0, np.abs(x - y))
             size = np.abs(y)
             relative = np.where(gap == 0, 0.0, gap / size)
-            within = gap <= self.tolerance.atol + self.tolerance.rtol * size
+            # an infinite B would allow any difference, and nothing is near it but itself
+            within = (gap <= self.tolerance.atol + self.tolerance.rtol * size) & np.isfinite(gap)
         strict = not (self.tolerance.atol or self.tolerance.rtol)
         self.beyond += count if strict else int((~within).sum())
         where = np.argwhere(differ)

@@ -28,6 +28,15 @@ INJECTED = {"count", "hyperparams", "inner_state"}
 MULTI_STEPS = {"mini_step", "gradient_step", "inner_opt_state", "acc_grads", "skip_state"}
 IF_FINITE = {"notfinite_count", "last_finite", "total_notfinite", "inner_state"}
 
+KNOWN_FIELDS = {
+    *MOMENTS,
+    frozenset(MULTI_STEPS),
+    frozenset(IF_FINITE),
+    *map(frozenset, ({"inner_state"}, {"inner_states"})),
+}
+HYPER = "hyperparams"
+"""The field by which leaves of `inject_hyperparams` are told from others; no name in a `named_chain`."""
+
 HYPERPARAMETERS = {
     "learning_rate": "lr",
     "weight_decay": "weight_decay",
@@ -39,8 +48,8 @@ HYPERPARAMETERS = {
 """Arguments of Optax's functions to those of torch's groups; a number after the dot is the place in a tuple."""
 
 KNOWN = (
-    "chain, scale_by_adam, trace, schedules, clipping and decay, masked, partition, inject_hyperparams, MultiSteps "
-    "and apply_if_finite are"
+    "chain, named_chain, scale_by_adam, trace, schedules, clipping and decay, masked, partition, inject_hyperparams, "
+    "MultiSteps and apply_if_finite are"
 )
 
 
@@ -156,6 +165,9 @@ def _visit(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:
     elif fields == IF_FINITE:
         _take(node, at, ("notfinite_count", "last_finite", "total_notfinite"), found.flags)
         _visit(node["inner_state"], (*at, "inner_state"), found, where)
+    elif isinstance(node, dict) and _is_named(node):
+        for name, child in node.items():
+            _visit(child, (*at, name), found, where)
     else:
         what = f"has the fields {', '.join(sorted(map(str, fields)))}" if fields else f"is {node!s}"
         raise CheckpointError(
@@ -172,6 +184,27 @@ def _children(node: Tree) -> list[tuple[Key, Tree]] | None:
     if isinstance(node, dict) and {str(key) for key in node} == {str(at) for at in range(len(node))}:
         return list(node.items())
     return None
+
+
+def _is_named(node: Mapping[Key, Tree]) -> bool:
+    """Return whether a dict is the state of a `named_chain`: each of its values is the state of a transformation.
+
+    Fields of a state that is not known hold arrays, or trees like the parameters, and those are no states.
+    """
+    return all(isinstance(name, str) and name not in ("", HYPER) and "." not in name for name in node) and all(
+        _is_state(child) for child in node.values()
+    )
+
+
+def _is_state(node: Tree) -> bool:
+    children = _children(node)
+    if children is not None:
+        return all(_is_state(child) for _, child in children)
+    if not isinstance(node, dict):
+        return False
+    fields = frozenset(map(str, node))
+    small = fields == {"count"} and _small(node["count"]) is not None
+    return small or fields in KNOWN_FIELDS or fields - {"hyperparams_states"} == INJECTED or _is_named(node)
 
 
 def _visit_within(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,9 @@ from parity.formats.tree import Source
 from parity.storage import parse_json, read_bytes
 
 __all__ = ["open_shards", "shards_of"]
+
+_COUNTED = re.compile(r"(.+)-\d+(-of-\d+\..+)")
+"""A shard as transformers names it: `model-00001-of-00002.safetensors`."""
 
 
 def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
@@ -25,8 +29,8 @@ def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
         open_file: Opens one shard.
 
     Raises:
-        CheckpointError: It is no index, a shard is missing or lies elsewhere, or an array is in another shard than
-            the index says, or in none.
+        CheckpointError: It is no index, a shard is missing or lies elsewhere, an array is in another shard than the
+            index says, or in none, or a shard of the same count lies there that it does not name.
     """
     where = _read_map(path)
     counts = Counter(where.values())
@@ -39,6 +43,7 @@ def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
     for name, shard in where.items():
         if name not in shards[shard].tree:
             raise CheckpointError(f"{path}: {name} is not in {shard}, where the index says it is")
+    _require_all(path, set(counts))
     first = next(iter(shards.values()))
 
     def verify() -> list[tuple[str, str]]:
@@ -59,10 +64,12 @@ def shards_of(path: Path) -> list[str]:
     """Return the names of the files that an index names, each once; they lie beside it.
 
     Raises:
-        CheckpointError: It is no index, or a shard is missing or lies elsewhere.
+        CheckpointError: It is no index, a shard is missing or lies elsewhere, or one is there that it does not name.
     """
     counts = Counter(_read_map(path).values())
-    return [inside(path.parent, shard, counts[shard]).name for shard in sorted(counts)]
+    names = [inside(path.parent, shard, counts[shard]).name for shard in sorted(counts)]
+    _require_all(path, set(counts))
+    return names
 
 
 def _read_map(path: Path) -> dict[str, str]:
@@ -70,3 +77,23 @@ def _read_map(path: Path) -> dict[str, str]:
     if not isinstance(where, dict) or not where or not all(isinstance(shard, str) for shard in where.values()):
         raise CheckpointError(f"{path} has no weight_map from names to files")
     return where
+
+
+def _require_all(path: Path, named: set[str]) -> None:
+    """Refuse an index that lost the rows of a shard: one of the same name and count lies beside it, unnamed.
+
+    One that is not there may have been left out on purpose, as pruned models do without renaming the others.
+    """
+    families = {_family(one) for one in named} - {None}
+    for name in sorted(set(os.listdir(path.parent)) - named):
+        if _family(name) in families:
+            raise CheckpointError(
+                f"{path} names no array of {name}, which lies beside it and is one of the same shards; give its "
+                "arrays their rows, or move the file away"
+            )
+
+
+def _family(name: str) -> tuple[str, str] | None:
+    """Return what the names of the shards of one save have in common; None for a name that counts none."""
+    found = _COUNTED.fullmatch(name)
+    return None if found is None else (found[1], found[2])

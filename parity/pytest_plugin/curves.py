@@ -155,7 +155,8 @@ def _compare(
 
 def _agree(expected: float, got: float, rtol: float, atol: float) -> bool:
     if rtol or atol:
-        return abs(got - expected) <= atol + rtol * abs(expected)  # False for NaN and infinity
+        gap = abs(got - expected)  # not finite for NaN and infinity, of which an infinite baseline would allow any
+        return math.isfinite(gap) and gap <= atol + rtol * abs(expected)
     return expected.hex() == got.hex()  # 0 and -0 differ
 
 

@@ -15,14 +15,16 @@ from pathlib import Path
 
 from parity import policy
 from parity.checkpoints import Scan, identities
-from parity.checkpoints.remote import RECORDS, Lease, clean, drop, give_up_after, note_metrics, send
+from parity.checkpoints.remote import RECORDS, Carriers, Lease, clean, drop, give_up_after, note_metrics, send
 from parity.contract import RunPlan
 from parity.errors import DamagedError, OtherRunError, ParityError, RunDirectoryError
 from parity.policy import Saved
 from parity.runs.directory import RunDirectory
 from parity.storage import reason
 
-__all__ = ["NoCopies", "RunCopies"]
+__all__ = ["CarriersOf", "NoCopies", "RunCopies"]
+
+CarriersOf = Callable[[Callable[[str], None]], Carriers | None]
 
 POLL_SECONDS = 1.0
 """How often the thread looks for a save that ended since; the loop learns of it only at the next one."""
@@ -65,10 +67,19 @@ class RunCopies(NoCopies):
         plan: Which checkpoints stay, there as here.
         take: Takes the lease, or returns it where it is taken; asked until the store answers.
         start: The step that this process continued from; copies of later steps are given up. None for the beginning.
+        carriers: Returns the processes of the run that send together; given what takes a line for people.
     """
 
-    def __init__(self, run: RunDirectory, plan: RunPlan, take: Callable[[], Lease], start: int | None) -> None:
+    def __init__(
+        self,
+        run: RunDirectory,
+        plan: RunPlan,
+        take: Callable[[], Lease],
+        start: int | None,
+        carriers: CarriersOf = lambda say: None,
+    ) -> None:
         self._run, self._plan, self._take, self._start = run, plan, take, start
+        self._carriers = carriers(self._say)
         self._lost: ParityError | None = None
         """Why this process may not write; for good."""
         self._wake, self._ending = threading.Event(), threading.Event()
@@ -204,7 +215,7 @@ class RunCopies(NoCopies):
         path = self._run.checkpoints / str(saved.step)
         with tempfile.TemporaryDirectory(prefix=".copies-", dir=self._run.path) as folder:
             try:
-                send(lease, path, saved.metric, copy_records(self._run, Path(folder)))
+                send(lease, path, saved.metric, copy_records(self._run, Path(folder)), self._carriers)
             except (DamagedError, OtherRunError) as error:
                 if path.is_dir():  # else the policy removed it meanwhile
                     self._refused[saved.step, saved.saved_at or 0.0] = str(error)

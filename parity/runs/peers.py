@@ -57,6 +57,8 @@ class Peers:
         self._place, self._connections = place, connections
         self._names = [f"process {i} of {place.count} ({h['pid']} on {h['host']})" for i, h in enumerate(hellos)]
         self._inbox = {index: queue.SimpleQueue[Any]() for index in connections}
+        self.asides = queue.SimpleQueue[tuple[int, Message | None]]()
+        """Index and message: what they sent beside the values that all exchange; None once this process parts."""
         self._left: set[int] = set()
         self._ending = threading.Lock()
         """Taken once, by the thread that ends this process or parts from the others."""
@@ -82,8 +84,21 @@ class Peers:
             time.sleep(PART_SECONDS)
             raise
 
+    def aside(self, index: int, message: Message) -> None:
+        """Send one of them a message, which it finds in its `asides`; from any thread.
+
+        Args:
+            index: Process 0, or in process 0 any other.
+            message: At most a few hundred kilobytes of JSON.
+
+        Raises:
+            OSError: It is gone.
+        """
+        self._connections[index].send({"aside": message})
+
     def part(self) -> None:
         """Close the connections to the others, which do the same: nothing failed."""
+        self.asides.put((self._place.index, None))
         for connection in self._connections.values():
             with suppress(OSError):  # it has left already
                 connection.send({"bye": True})
@@ -128,6 +143,8 @@ class Peers:
                     return
                 if "give" in message:
                     self._inbox[index].put(message["give"])
+                elif "aside" in message:
+                    self.asides.put((index, message["aside"]))
                 elif "bye" in message:
                     self._left.add(index)
                 elif "failed" in message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def train(
         facts = {"save_every": trainer.plan.save_every, "records_after": incomplete, "spec_hash": trainer.spec_hash}
         run.begin_attempt(attempt, start, topology, **facts)
         together.share({"start": start})
-        copies = remote.begin(trainer.plan, start)
+        copies = remote.begin(trainer.plan, start, partial(together.carriers, trainer))
         with together.signals(options.deadline) as signals:
             return Loop(trainer, run, Start(attempt, start), options, observers, signals, together, copies).run()
 
@@ -115,6 +116,7 @@ def _follow(
     with together.closing(trainer):
         start = Start(attempt, together.follow(trainer))
         run = RunDirectory(directory)
+        together.help_copying(trainer, run.checkpoints)
         with together.signals(0) as signals:
             asked = replace(options, on_error="stop")
             return Loop(trainer, run, start, asked, QUIET, signals, together, NoCopies()).run()

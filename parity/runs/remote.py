@@ -24,7 +24,7 @@ from parity.errors import (
     StoreMissingError,
 )
 from parity.runs.arrival import arrive
-from parity.runs.copies import NoCopies, RunCopies
+from parity.runs.copies import CarriersOf, NoCopies, RunCopies
 from parity.runs.directory import RunDirectory
 from parity.runs.resume import Log, ResumeChoice
 from parity.storage.stores import ONE_WRITER, Objects, ask, open_store
@@ -142,16 +142,17 @@ class RemoteStart:
         if self._lease is not None:
             self._require_same_run(self._lease)
 
-    def begin(self, plan: RunPlan, start: int | None) -> NoCopies:
+    def begin(self, plan: RunPlan, start: int | None, carriers: CarriersOf = lambda say: None) -> NoCopies:
         """Begin to copy; the run is open, and nothing was trained yet.
 
         Args:
             plan: Which checkpoints stay.
             start: The step that was resumed from.
+            carriers: Returns the processes of the run that send together.
         """
         if self._store is not None:
             write_token(self._run.path, self._store.url, self._token)
-            self._copies = RunCopies(self._run, plan, self._take, start)
+            self._copies = RunCopies(self._run, plan, self._take, start, carriers)
         return self._copies
 
     def _take(self) -> Lease:

@@ -16,9 +16,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from parity.checkpoints import require_own, require_verified
-from parity.contract import Place, Processes, RunIdentity, Trainer
+from parity.checkpoints.remote import Carriers
+from parity.contract import Place, Processes, RunIdentity, Trainer, written_of
 from parity.environment import versions
 from parity.errors import CheckpointError, DamagedError, ProcessesError, UnsealedError
+from parity.runs.carriers import Others, follow_copies
 from parity.runs.channel import connect, gather
 from parity.runs.peers import Peers
 from parity.runs.signals import Heard, Signals
@@ -67,6 +69,16 @@ class Alone:
     def closing(self, trainer: Trainer) -> AbstractContextManager[object]:
         """Return a context at whose end a trainer is closed."""
         return closing(trainer)
+
+    def carriers(self, trainer: Trainer, say: Callable[[str], None]) -> Carriers | None:
+        """Return the processes that copy checkpoints together, for process 0; None for one alone.
+
+        Args:
+            trainer: That of this process.
+            say: Takes one line for people, from any thread.
+        """
+        del trainer, say
+        return None
 
 
 class Together(Alone):
@@ -143,6 +155,14 @@ class Together(Alone):
         """Return a trainer for process 0 whose `restore` restores in all processes."""
         restoring: Any = _Restoring(trainer, checkpoints, self)
         return restoring
+
+    def carriers(self, trainer: Trainer, say: Callable[[str], None]) -> Carriers | None:
+        """Return the processes that copy checkpoints together, for process 0."""
+        return Others(self._peers, self.place, partial(written_of, trainer), say)
+
+    def help_copying(self, trainer: Trainer, checkpoints: Path) -> None:
+        """Begin to send, in another process, what process 0 asks for of the checkpoints that are copied."""
+        follow_copies(self._peers, checkpoints, partial(written_of, trainer))
 
     def follow(self, trainer: Trainer) -> int | None:
         """Restore, in another process, what process 0 restores; return the step that the run begins from."""

@@ -37,6 +37,7 @@ from parity.storage.digests import (
     digest_bytes,
     digest_files,
     digest_range,
+    join_blocks,
     list_files,
 )
 from parity.storage.jsonl import append, plain, read_lines, repair
@@ -80,6 +81,7 @@ __all__ = [
     "fsync_directory",
     "fsync_files",
     "fsync_tree",
+    "join_blocks",
     "list_files",
     "local_path",
     "make_directory",

@@ -31,8 +31,9 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     """
     text = os.fspath(path)
     if found := _URL.match(text):
+        shown = f"{found[0]}/..." if set("@?#:") & set(text[found.end() :]) else text  # a key may stand there
         raise RunDirectoryError(
-            f"{text} is a URL ({found[1]}), not a local path; remote storage is not supported here: give a path of a "
-            "local or mounted file system (docs/remote.md says what takes s3:// and gs://)"
+            f"{shown} is a URL ({found[1]}), not a local path; remote storage is not supported here: give a path of "
+            "a local or mounted file system (docs/remote.md says what takes s3:// and gs://)"
         )
     return Path(path)

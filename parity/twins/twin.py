@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -269,6 +269,10 @@ class Twin(ABC, Generic[SideState, SideContent]):
         """
         if self.checkpoints is not None:
             self.checkpoints.wait()
+
+    def written(self, step: int) -> Mapping[str, Mapping[int, int]]:
+        """Return what this process wrote of a checkpoint; see `parity.contract.written_of`."""
+        return {} if self.checkpoints is None else self.checkpoints.written(step)
 
     def close(self) -> None:
         """Wait, and release what is held.

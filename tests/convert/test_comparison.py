@@ -95,6 +95,17 @@ def test_a_tolerance_is_that_of_numpy() -> None:
     assert one(a, np.array([1.0, math.nan]), rtol=1.0, atol=1.0).outcome == "different"
 
 
+@pytest.mark.parametrize("tolerance", [{"rtol": 1e-5}, {"rtol": 1.0, "atol": 1e9}, {"atol": 1.0}])
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.complex64])
+def test_nothing_is_near_infinity_but_itself(kind: Any, tolerance: dict[str, float]) -> None:
+    a = np.array([1.0, math.inf, -math.inf, 2.0], kind)
+    assert one(a, a.copy(), **tolerance).outcome == "equal"
+    for at, value in ((3, math.inf), (0, -math.inf), (1, -math.inf), (1, 1e30), (2, math.nan)):
+        b = a.copy()
+        b[at] = value
+        assert one(a, b, **tolerance).outcome == one(b, a, **tolerance).outcome == "different", (at, value)
+
+
 def test_another_type_is_no_match_even_where_the_values_are() -> None:
     a = np.array([1.0, 2.5], np.float32)
     same = one(a, a.astype(ml_dtypes.bfloat16))

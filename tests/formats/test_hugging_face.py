@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from parity.convert import seal_checkpoint
 from parity.errors import CheckpointError
 from parity.formats import Array, Opaque, open_checkpoint, recognise
 
@@ -127,6 +128,24 @@ def test_shards_of_torch_save(tmp_path: Path) -> None:
     refused([], r"has no weight_map from names to files")
     torch.save({"a": torch.ones(2), "d": 1}, tmp_path / "pytorch_model-00001-of-00002.bin")
     refused(where, r"d is in pytorch_model-00001-of-00002\.bin, and the index says None")
+
+
+def test_an_index_that_lost_the_rows_of_a_shard_is_refused(folder: Path) -> None:
+    index = folder / "model.safetensors.index.json"
+    rows = json.loads(index.read_text())
+    lost = "model-00002-of-00003.safetensors"
+    rows["weight_map"] = {name: shard for name, shard in rows["weight_map"].items() if shard != lost}
+    index.write_text(json.dumps(rows))
+    for path in (folder, index):
+        with pytest.raises(CheckpointError, match=rf"names no array of {lost}, which lies beside it"):
+            open_checkpoint(path)
+    with pytest.raises(CheckpointError, match="names no array of"):
+        seal_checkpoint(index)
+    (folder / lost).rename(folder / "model-00002-of-00004.safetensors")  # of another save: none of these shards
+    whole = len(open_checkpoint(folder).tree["model"])
+    (folder / "model-00002-of-00004.safetensors").unlink()  # a pruned model keeps the names of what it kept
+    (folder / f"{lost}.lock").write_bytes(b"")
+    assert len(open_checkpoint(folder).tree["model"]) == whole == len(rows["weight_map"])
 
 
 def test_a_shard_or_its_index_that_is_missing(folder: Path) -> None:

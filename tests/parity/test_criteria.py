@@ -1,5 +1,7 @@
 """The measures behind every verdict: units in the last place, gaps, envelopes and their multiples."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parity.checks import curve_gap
+from parity.checks import curve_gap, is_near, judge_curve
 from parity.checks.criteria import (
     ENVELOPE_LIMIT,
     FLOAT64_LIMIT,
@@ -145,3 +147,15 @@ def test_the_limits_are_pinned() -> None:
     """A wider tolerance is a decision of its own, never a side effect."""
     assert (FLOAT64_LIMIT, FLOAT64_NOISE_FLOOR) == (1e-12, 1e-13)
     assert dict(ENVELOPE_LIMIT) == {"float32": 3.0, "bfloat16": 3.0, "float16": 3.0}
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_no_loss_is_near_an_infinite_one_but_itself(precision):
+    how = {"floor": lambda: 1e-15, "width": lambda steps: np.full(len(steps), 1e-6)}
+    same = {1: 1.0, 2: math.inf, 3: math.nan}
+    assert judge_curve(same, dict(same), precision, **how).first is None
+    for at, value in ((2, 5.0), (2, -math.inf), (1, math.inf), (2, math.nan)):
+        assert judge_curve(same, {**same, at: value}, precision, **how).first == at
+    assert is_near(2.0, 2.0 + 1e-12, 1e-12)
+    for reference, other in ((math.inf, 1.0), (1.0, math.inf), (math.inf, -math.inf), (math.nan, 1.0)):
+        assert not is_near(reference, other, 1e-12)

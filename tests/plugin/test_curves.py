@@ -108,6 +108,12 @@ def test_what_is_not_finite_is_no_baseline_and_on_both_sides_nothing_is_judged(t
     path.write_text(path.read_text("utf-8").replace("2.0]", f'"{value}"]'), encoding="utf-8")
     with pytest.raises(CurveError, match="from there on nothing can be judged"):
         check_curve(path, [1.0, value], update=False, **EXACT)
+    loose = {"rtol": 0.5, "atol": 0.5, "test": "t"}
+    path.unlink()
+    check_curve(path, [1.0, 2.0], update=True, **loose)
+    path.write_text(path.read_text("utf-8").replace("2.0]", f'"{value}"]'), encoding="utf-8")
+    with pytest.raises(CurveError, match="differs from its baseline first at step"):
+        check_curve(path, [1.0, 2.0], update=False, **loose)
 
 
 def test_a_curve_of_zeros_is_no_baseline(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from tests.remote.more_mutants import MORE_MUTANTS
 from tests.remote.server import Held, Memory, Refusal
 
 __all__ = ["MUTANTS"]
@@ -248,5 +249,6 @@ MUTANTS: dict[type[Memory], str] = {
     ClockStands: "clock",
     ClockIsOff: "clock",
     ClockRuns: "clock",
+    **MORE_MUTANTS,
 }
 """Store to the part of the probe that finds its fault."""

@@ -11,10 +11,11 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -49,6 +50,8 @@ class Request:
     key: str
     query: dict[str, str]
     number: int
+    user: str = ""
+    """Of S3, the access key that signed it."""
 
 
 Fault = str
@@ -121,6 +124,10 @@ class Memory:
             raise Refusal(404, "NoSuchKey")
         return held
 
+    def said(self, held: Held, method: str) -> Held:
+        """Return an object as it is answered to a GET or HEAD."""
+        return held
+
     def part_of(self, data: bytes, start: int, end: int) -> bytes:
         return data[start:end]
 
@@ -170,6 +177,8 @@ class Server:
         self.trouble: Callable[[Request], Fault | None] = lambda request: None
         self.refusal: Refusal | None = None
         """Given to every request: no permission, an expired token."""
+        self.judge: Callable[[Mapping[str, str]], Refusal | None] = lambda headers: None
+        """Returns what a request with these headers is refused by, as S3 refuses by what was signed."""
         self.requests: list[Request] = []
         self.late = 1.0
         self.port = 0
@@ -249,7 +258,8 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         with store.memory.lock:
-            request = Request(self.command, key, query, len(store.requests) + 1)
+            signed = re.search(r"Credential=([^/]+)/", self.headers.get("authorization") or "")
+            request = Request(self.command, key, query, len(store.requests) + 1, signed[1] if signed else "")
             store.requests.append(request)
         fault = store.trouble(request)
         body = self.rfile.read(size // 2 if fault == "torn" else size)
@@ -265,8 +275,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if fault and fault.isdigit():
                 raise Refusal(int(fault), "SlowDown" if fault != "500" else "InternalError")
-            if store.refusal is not None:
-                raise store.refusal
+            if (refusal := store.refusal or store.judge(self.headers)) is not None:
+                raise refusal
             status, headers, answer = self.answer(store.memory, bucket, key, query, body)
         except Refusal as error:
             answer = f"<?xml version='1.0'?><Error><Code>{error.code}</Code>{error.more}</Error>".encode()
@@ -318,7 +328,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = f"<CompleteMultipartUploadResult><ETag>{escape(held.etag)}</ETag></CompleteMultipartUploadResult>"
             return 200, _headers(held), text.encode()
         if self.command == "POST" and "delete" in query:
-            keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
+            keys = [unescape(one) for one in re.findall(r"<Key>(.*?)</Key>", body.decode())]
             done = "".join(_deleted(memory, bucket, one) for one in keys)
             return 200, {}, f"<DeleteResult>{done}</DeleteResult>".encode()
         if self.command == "DELETE" and "uploadId" in query:
@@ -329,7 +339,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 204, {}, b""
         if not key:
             return self.listed(memory, bucket, query)
-        held = memory.get(bucket, key)
+        held = memory.said(memory.get(bucket, key), self.command)
         found = re.fullmatch(r"bytes=(\d+)-(\d*)", asked.get("range", ""))
         if found is None:
             return 200, {**_headers(held), **self.length_of(memory, held)}, held.data

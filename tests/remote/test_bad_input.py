@@ -6,6 +6,7 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 
 import torch_side
 from parity.cli import main
-from parity.errors import CheckpointError, LockedError, StoreError
+from parity.errors import CheckpointError, LockedError, RunDirectoryError, StoreError
 from parity.storage.stores import open_store
 from tests.remote.server import Refusal, Request, Server
 from tests.remote.test_runs import URL, quickly, words
@@ -238,3 +239,66 @@ def test_the_variables_of_the_tests_are_those_that_are_looked_for(server: Server
     assert tuple(os.environ[name] for name in names) == SECRETS
     act: Callable[[], Any] = open_store(URL).list
     assert act() == {}
+
+
+ODD_URLS = (
+    "s3://AKIASECRETNAME:the-secret-itself/bucket/a",
+    "s3://AKIASECRETNAME:the-secret-itself@bucket/a",
+    "gs://the-secret-itself@bucket/a",
+    "s3:/AKIASECRETNAME:the-secret-itself@bucket/a",
+    "S3://AKIASECRETNAME:the-secret-itself@bucket/a",
+    "s3a://AKIASECRETNAME:the-secret-itself@bucket/a",
+    "https://AKIASECRETNAME:the-secret-itself@host/bucket/a",
+    "https://host/bucket/a?X-Amz-Signature=the-secret-itself",
+    "s3://bucket/a?X-Amz-Signature=the-secret-itself",
+    "s3://bucket/a#the-secret-itself",
+)
+
+
+@pytest.mark.parametrize("url", ODD_URLS)
+def test_what_stands_in_a_url_where_a_key_could_is_not_repeated(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = ["train", "--side", "torch", "--spec", "linear-regression", "--steps", "1"]
+    for given in (
+        ["verify", url],
+        ["convert", url, str(tmp_path / "x"), "--to", "torch.save"],
+        ["compare", str(tmp_path), url],
+        ["report", url],
+        ["remote", "probe", url],
+        [*spec, "--dir", url],
+        [*spec, "--dir", str(tmp_path / "run"), "--set", f"save.remote={url}"],
+    ):
+        with suppress(SystemExit):
+            assert main(given) == 2, given
+        told = capsys.readouterr()
+        assert told.err
+        assert not [one for one in SECRETS if one in told.out + told.err], (given, told.err)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RunDirectoryError) as caught:
+        torch_side.save(url, {"a": 1})
+    assert not [one for one in SECRETS if one in str(caught.value)]
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "value", "said"),
+    [
+        (
+            "gs://bucket/a",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            json.dumps({**GOOGLE, "private_key": KEY}),
+            "its content",
+        ),
+        ("gs://bucket/a", "GOOGLE_APPLICATION_CREDENTIALS", KEY, "must be the path of a file"),
+        ("s3://bucket/a", "AWS_PROFILE", "the-secret-itself" * 3, "names something long, and there is no such"),
+    ],
+)
+def test_a_key_in_place_of_where_it_lies_is_not_repeated(
+    url: str, name: str, value: str, said: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "STORAGE_EMULATOR_HOST"):
+        monkeypatch.delenv(other)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(StoreError, match=said) as caught:
+        open_store(url)
+    assert "the-secret-itself" not in str(caught.value)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import boto3
 import pytest
@@ -16,21 +18,22 @@ from moto.server import ThreadedMotoServer
 
 from parity.checkpoints.remote import Lease, drop, read_head, send, verify_remote
 from parity.cli import main
-from parity.errors import LockedError, StoreError
-from parity.storage.stores import open_store, probe
+from parity.errors import LockedError, RunDirectoryError, StoreError
+from parity.storage.stores import open_store, probe, probing, require_safe
 from tests.support.sealed import save
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
     values = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}
+    values["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     for name, value in {**values, "AWS_ENDPOINT_URL_S3": endpoint}.items():
         monkeypatch.setenv(name, value)
     boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="moto-bucket")
@@ -54,6 +57,21 @@ def test_it_keeps_what_is_needed_and_a_checkpoint_goes_there_and_is_verified(buc
     assert not [key for key in store.list() if key.startswith("checkpoints/1/")]
     with pytest.raises(StoreError, match="there is no bucket 'absent'"):
         open_store("s3://absent/x").look_around()
+
+
+def test_a_clock_that_is_off_is_refused_and_a_region_that_it_does_not_look_at_is_not(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compares neither the region nor the time that were signed; the double does (test_region_and_clock.py)."""
+    where = {"LocationConstraint": "eu-west-3"}
+    client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL_S3"], region_name="eu-west-3")
+    client.create_bucket(Bucket="elsewhere", CreateBucketConfiguration=where)  # type: ignore[arg-type]
+    clock = [row for row in probing.TRIED if row[0] == "clock"]
+    monkeypatch.setattr(probing, "TRIED", clock)
+    assert probe(open_store("s3://elsewhere/a")).problems == []
+    monkeypatch.setattr(probing, "time", SimpleNamespace(time=lambda: time.time() - 7200, sleep=time.sleep))
+    with pytest.raises(RunDirectoryError, match=r"differ by 7[12]\d\d s; set that of this machine \(NTP\)"):
+        require_safe(open_store(f"s3://{bucket}/a"))
 
 
 @pytest.fixture

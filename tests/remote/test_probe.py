@@ -15,7 +15,7 @@ from tests.remote.server import Memory, Refusal, Server, every
 def test_the_honest_store_is_accepted_and_nothing_is_left(scheme: str, server: Server) -> None:
     found = probe(open_store(f"{scheme}://bucket/runs"))
     assert found.problems == []
-    assert len(found.rows) == 9
+    assert len(found.rows) == 10
     assert server.objects == {}
     assert server.memory.uploads == {}
 

@@ -1,7 +1,8 @@
-"""A run of several processes: process 0 copies each checkpoint, with the shards of all; one process resumes it."""
+"""A run of several processes: each sends what it wrote, the first the seal; one process resumes it elsewhere."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from parity.cli import main
 from parity.storage import read_lines
-from tests.remote.server import Server
+from tests.remote.server import Request, Server
 from tests.remote.test_runs import URL, all_whole, rows
 from tests.support.several import Several
 
@@ -37,6 +38,96 @@ def is_sent(server: Server, step: int) -> bool:
     return any(f"/checkpoints/{step}/" in key and key.endswith("seal.json") for key in server.objects)
 
 
+LARGE = ["model.hidden=[1024,1024]", "mesh.fsdp=2", "steps=8", "batch=16", *SMALL[1:]]
+"""Of two blocks, which two processes have written."""
+
+
+class WithKeys(Several):
+    """Each process with an access key of its own, by which the store tells who sent what."""
+
+    def own(self, index: int) -> dict[str, str]:
+        return {"AWS_ACCESS_KEY_ID": f"AKIAPROCESS{index}"}
+
+
+class Apart(WithKeys):
+    """The second process does not reach the store."""
+
+    def own(self, index: int) -> dict[str, str]:
+        return {**super().own(index), **({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"} if index else {})}
+
+
+def puts(server: Server) -> dict[str, set[str]]:
+    """Return the files of checkpoints that were sent, or their pieces, by who sent them."""
+    found: dict[str, set[str]] = {}
+    for request in server.requests:
+        if request.method == "PUT" and ("/files/" in request.key or "/pieces/" in request.key):
+            found.setdefault(request.user, set()).add(request.key)
+    return found
+
+
+@pytest.mark.parametrize("side", ["torch", pytest.param("jax", marks=pytest.mark.soak)])
+def test_each_process_sends_what_it_wrote(side: str, server: Server, tmp_path: Path, capsys: Any) -> None:
+    with WithKeys(tmp_path, "mlp-digits", LARGE, precision="float32", side=side) as several:
+        ends = several.ends()
+    assert [(code, err) for code, _, err in ends] == [(0, ""), (0, "")], ends
+    sent = puts(server)
+    assert sorted(sent) == ["AKIAPROCESS0", "AKIAPROCESS1"]
+    assert not sent["AKIAPROCESS0"] & sent["AKIAPROCESS1"], "nothing is sent twice"
+    if side == "jax":
+        assert all(any(f"ocdbt.process_{index}/" in key for key in sent[f"AKIAPROCESS{index}"]) for index in (0, 1))
+    else:
+        assert any("/pieces/state.pt/" in key for key in sent["AKIAPROCESS1"])
+    seals = [request for request in server.requests if request.method == "PUT" and request.key.endswith("seal.json")]
+    assert [request.user for request in seals] == ["AKIAPROCESS0"]
+    last = max(n for n, r in enumerate(server.requests) if r.method == "PUT" and r.key in set().union(*sent.values()))
+    assert server.requests.index(seals[0]) > last, "the seal is sent when all is there"
+    assert all_whole()
+    capsys.readouterr()
+    assert main(["verify", URL]) == 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", [Apart, WithKeys])
+def test_a_process_that_does_not_reach_the_store_is_said_and_one_goes_on_from_what_was_sent(
+    kind: type[WithKeys], server: Server, tmp_path: Path, capsys: Any
+) -> None:
+    with kind(tmp_path, "mlp-digits", LARGE, precision="float32") as several:
+        ends = several.ends()
+    assert [(code, err) for code, _, err in ends] == [(0, ""), (0, "")], ends
+    assert ("process 1 of 2 could not send its share of a copy" in ends[0][1]) is (kind is Apart)
+    assert len(puts(server)) == (1 if kind is Apart else 2)
+    assert rows() == [8]
+    assert all_whole()
+    capsys.readouterr()
+    given = ["--spec", str(tmp_path / "spec.toml"), "--dir", str(tmp_path / "elsewhere"), "--set", "mesh.fsdp=1"]
+    assert main(["train", "--side", "torch", *given, "--steps", "12"]) == 0
+    assert "fetched step 8" in capsys.readouterr().out
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("side", ["torch", "jax"])
+@pytest.mark.parametrize("killed", [1, 0])
+def test_a_rank_that_is_killed_while_it_sends_leaves_no_half_checkpoint(
+    side: str, killed: int, server: Server, tmp_path: Path
+) -> None:
+    asked = threading.Event()
+
+    def hold(request: Request) -> str | None:
+        if request.user == f"AKIAPROCESS{killed}" and request.method == "PUT" and "/checkpoints/8/" in request.key:
+            asked.set()
+            return "silent"
+        return None
+
+    server.trouble = hold
+    with WithKeys(tmp_path, "mlp-digits", LARGE, precision="float32", side=side) as several:
+        several.wait_for(asked.is_set)
+        several[killed].kill()
+        assert several.end(1 - killed)[0] != 0
+    server.trouble = lambda request: None
+    assert rows() == []
+    assert all_whole()
+
+
 @pytest.mark.parametrize("side", ["torch", pytest.param("jax", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.soak)])
 def test_a_rank_is_killed_and_one_process_goes_on_from_what_process_0_copied(
@@ -48,8 +139,8 @@ def test_a_rank_is_killed_and_one_process_goes_on_from_what_process_0_copied(
         code, _, err = several.end(1 - killed)
         assert code != 0
         assert f"process {killed} of 2" in err
-    puts = [request.key for request in server.requests if request.method == "PUT" and "/files/" in request.key]
-    assert len(puts) == len(set(puts)) > 0, "each file of a checkpoint is sent once"
+    files = [request.key for request in server.requests if request.method == "PUT" and "/files/" in request.key]
+    assert len(files) == len(set(files)) > 0, "each file of a checkpoint is sent once"
     held = rows()
     now = server.memory.now
     monkeypatch.setattr(server.memory, "now", lambda: now() + 100)  # the lease of what was killed has run out

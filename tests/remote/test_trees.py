@@ -20,6 +20,7 @@ from parity.policy import Rules
 from parity.storage.stores import Probed, ProbeRow, asked, open_store, parse_url, require_safe
 from tests.remote.server import Server, every
 from tests.remote.test_runs import quickly, words
+from tests.support.sealed import flip
 from tests.support.tree_states import array, side_of
 
 __all__ = ["quickly"]
@@ -157,6 +158,69 @@ def test_a_save_that_the_store_refuses_is_an_error_of_the_next_call_and_can_be_r
         assert manager.all_steps() == [1]
         manager.save(2, {"a": tree("torch", 2)})
     assert same(manager.restore().tree["a"], 2)
+
+
+def test_what_the_store_refused_is_sent_with_the_next_save_and_said(server: Server) -> None:
+    module = side_of("torch")
+    with module.CheckpointManager(URL) as manager:
+        server.trouble = lambda request: "503" if request.method == "PUT" and "/checkpoints/" in request.key else None
+        assert manager.save(1, {"a": tree("torch", 1)})
+        with pytest.warns(RuntimeWarning, match=r"could not write it now.* step 1 is kept in .* sent with the next"):
+            assert manager.save(2, {"a": tree("torch", 2)})
+        assert manager.save(3, {"a": tree("torch", 3)}), "said once while the store is gone"
+        with pytest.raises(SaveError, match=r"step 3 could not be saved: .*; step 1, 2, 3 is kept in"):
+            manager.wait()
+        with pytest.raises(SaveError, match="step 3 could not be saved"):
+            manager.restore()
+        assert manager.all_steps() == []
+        server.trouble = lambda request: None
+        assert manager.save(4, {"a": tree("torch", 4)})
+        manager.wait()
+        assert manager.all_steps() == [2, 3, 4], "the rules keep three"
+        assert files(manager.directory / "checkpoints") == []
+        server.trouble = lambda request: "503" if request.method == "PUT" and "/checkpoints/" in request.key else None
+        assert manager.save(5, {"a": tree("torch", 5)})
+        with pytest.warns(RuntimeWarning, match="step 5 is kept in"):
+            assert manager.save(6, {"a": tree("torch", 6)})
+        manager._checkpoints.due()
+        server.trouble = lambda request: None
+        manager.wait()
+        assert manager.all_steps() == [4, 5, 6], "waiting tries once more"
+    for step in (4, 5, 6):
+        assert same(manager.restore(step).tree["a"], step)
+
+
+def test_a_store_that_is_gone_to_the_end_is_an_error_of_close_and_what_it_lacks_is_said(server: Server) -> None:
+    module = side_of("torch")
+    manager = module.CheckpointManager(URL)
+    manager.save(1, {"a": tree("torch", 1)})
+    manager.wait()
+    server.trouble = lambda request: "503" if "/checkpoints/2/" in request.key else None
+    manager.save(2, {"a": tree("torch", 2)})
+    with pytest.raises(SaveError, match="step 2 is kept in") as caught:
+        manager.close()
+    manager.close()
+    server.trouble = lambda request: None
+    assert manager.all_steps() == [1]
+    where = str(caught.value).partition("kept in ")[2].split()[0]
+    assert same(module.restore(f"{where}/2").tree["a"], 2), "it can be had from there"
+    with module.CheckpointManager(URL) as second, pytest.warns(RuntimeWarning, match="step 2 was saved by a process"):
+        second.save(2, {"a": tree("torch", 7)})
+    assert same(second.restore().tree["a"], 7)
+
+
+def test_what_can_never_be_sent_is_raised_and_not_kept(server: Server) -> None:
+    module = side_of("torch")
+    with module.CheckpointManager(URL) as manager:
+        server.trouble = lambda request: "503" if "/checkpoints/1/" in request.key else None
+        manager.save(1, {"a": tree("torch", 1)})
+        manager._checkpoints.due()
+        flip(manager.directory / "checkpoints" / "1" / "a.pt", 400)
+        server.trouble = lambda request: None
+        with pytest.raises(SaveError, match=r"step 1 could not be saved: .*is not what was sealed"):
+            manager.wait()
+        assert manager.save(2, {"a": tree("torch", 2)})
+    assert manager.all_steps() == [2]
 
 
 def test_a_manager_whose_lease_was_taken_adds_nothing_and_names_the_owner(server: Server) -> None:

@@ -78,9 +78,19 @@ class Several(Started):
         self.processes = {index: self.start(index) for index in range(count)}
 
     def start(self, index):
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+        env = {
+            **os.environ,
+            **self.own(index),
+            "PYTHONPATH": str(ROOT),
+            "CUDA_VISIBLE_DEVICES": "",
+            "JAX_PLATFORMS": "cpu",
+        }
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": self.home}
         return subprocess.Popen(self.command, env={**env, **variables(index, self.count, self.port)}, **pipes)
+
+    def own(self, index):
+        """Return variables of one of them alone."""
+        return {}
 
 
 def trained(home, preset, overrides, *words, steps, count=2, precision=None, seconds=SECONDS):

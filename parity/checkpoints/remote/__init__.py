@@ -16,21 +16,26 @@ from parity.checkpoints.remote.lease import LEASE_SECONDS, Lease, read_head
 from parity.checkpoints.remote.on_disk import Located, assemble_run, fetched_foreign, locate, name_of, on_disk
 from parity.checkpoints.remote.opening import require_place
 from parity.checkpoints.remote.sending import RECORDS, clean, drop, give_up_after, note_metrics, send
+from parity.checkpoints.remote.shares import Carriers, FilePart, Wrote, divide, send_part
 from parity.checkpoints.remote.token import read_token, write_token
 
 __all__ = [
     "HEAD",
     "LEASE_SECONDS",
     "RECORDS",
+    "Carriers",
+    "FilePart",
     "Lease",
     "Located",
     "Owner",
     "RemoteCheckpoint",
     "RemoteHead",
     "RemoteVerified",
+    "Wrote",
     "assemble_run",
     "choose_row",
     "clean",
+    "divide",
     "drop",
     "fetch",
     "fetched_foreign",
@@ -47,6 +52,7 @@ __all__ = [
     "require_head",
     "require_place",
     "send",
+    "send_part",
     "verify_remote",
     "write_token",
 ]

@@ -12,7 +12,7 @@ from parity.checkpoints.verify import Fault, describe
 from parity.errors import CheckpointError, DamagedError, StoreMissingError
 from parity.policy import Which
 from parity.storage import FileDigest, digest_bytes, write_file
-from parity.storage.stores import Objects, digest_objects, download
+from parity.storage.stores import ObjectEntry, Objects, digest_objects, download
 
 __all__ = ["RemoteVerified", "choose_row", "fetch", "read_remote_seal", "require_head", "verify_remote"]
 
@@ -103,7 +103,7 @@ def verify_remote(store: Objects, row: RemoteCheckpoint) -> RemoteVerified:
         return RemoteVerified(None, [Fault(file=FILE, problem=str(error))])
     folder = store.at(row.folder)
     faults, sound = _compare_listing(folder, row, seal)
-    found = digest_objects(folder, {key: wanted.size for key, wanted in sound.items()})
+    found = digest_objects(folder, {key: wanted.size for key, wanted in sound.items()}, _pieces(row))
     faults += _compare_digests(sound, found)
     return RemoteVerified(seal, faults)
 
@@ -129,7 +129,7 @@ def fetch(store: Objects, row: RemoteCheckpoint, draft: Path) -> Seal:
         if not faults:
             (draft / "files").mkdir()
             (draft / "records").mkdir()
-            found = download(folder, {key: wanted.size for key, wanted in sound.items()}, draft)
+            found = download(folder, {key: wanted.size for key, wanted in sound.items()}, draft, _pieces(row))
             faults = _compare_digests(sound, found)
         if faults:
             raise DamagedError(f"{store.url / row.folder} is not what was sealed:", describe(faults))
@@ -157,17 +157,32 @@ def _compare_listing(folder: Objects, row: RemoteCheckpoint, seal: Seal) -> tupl
     """Return what is missing or of another size, and the objects that are worth reading."""
     wanted = {f"files/{name}": found for name, found in seal.files.items()}
     wanted |= {f"records/{name}": found for name, found in row.records.items()}
-    listing = folder.list()
+    listing, pieces = folder.list(), _pieces(row)
     faults, sound = [], {}
     for key, expected in wanted.items():
-        entry = listing.get(key)
-        if entry is None:
-            faults.append(Fault(file=key, problem="is missing"))
-        elif entry.size != expected.size:
-            faults.append(Fault(file=key, problem=f"has {entry.size} bytes, was sealed with {expected.size}"))
-        else:
+        objects = pieces.get(key, [(key, expected.size)])
+        found = [
+            fault for name, size in objects if (fault := _compare_size(name, listing.get(name), size)) is not None
+        ]
+        if (held := sum(size for _, size in objects)) != expected.size:
+            found.append(Fault(file=key, problem=f"has pieces of {held} bytes, was sealed with {expected.size}"))
+        faults += found
+        if not found:
             sound[key] = expected
     return faults, sound
+
+
+def _pieces(row: RemoteCheckpoint) -> dict[str, list[tuple[str, int]]]:
+    """Return the objects of those files that several processes have sent, by the key of the whole."""
+    return {f"files/{name}": row.objects(name) for name in row.pieces}
+
+
+def _compare_size(name: str, entry: ObjectEntry | None, size: int) -> Fault | None:
+    if entry is None:
+        return Fault(file=name, problem="is missing")
+    if entry.size != size:
+        return Fault(file=name, problem=f"has {entry.size} bytes, was sealed with {size}")
+    return None
 
 
 def _compare_digests(wanted: dict[str, FileDigest], found: dict[str, FileDigest]) -> list[Fault]:

@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ import xxhash
 
 from parity.errors import CheckpointError, explain
 from parity.policy import Saved
-from parity.storage import FileDigest, parse_json, plain
+from parity.storage import BLOCK, FileDigest, parse_json, plain
 from parity.storage.stores import StoreUrl
 
-__all__ = ["HEAD", "Owner", "RemoteCheckpoint", "RemoteHead", "head_text", "parse_head"]
+__all__ = ["HEAD", "Owner", "RemoteCheckpoint", "RemoteHead", "head_text", "parse_head", "piece_key"]
 
 HEAD = "parity-run.json"
 """Name of the head, below the prefix."""
@@ -77,6 +78,8 @@ class RemoteCheckpoint:
     """Of the object of its seal, which has the digests of all the others."""
     records: Mapping[str, FileDigest] = field(default_factory=dict)
     """Name of each record of the run up to it, to the digest of its object."""
+    pieces: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """File of it that several processes have sent, to the bytes of each piece, in order; others are one object."""
 
     @property
     def folder(self) -> str:
@@ -87,6 +90,11 @@ class RemoteCheckpoint:
     def saved(self) -> Saved:
         """Return what the policy asks of it."""
         return Saved(step=self.step, metric=self.metric, saved_at=self.saved_at)
+
+    def objects(self, file: str) -> list[tuple[str, int]]:
+        """Return the objects that hold the pieces of a file, below `folder`, and the bytes of each."""
+        starts = accumulate(self.pieces[file], initial=0)
+        return [(piece_key(file, start, size), size) for start, size in zip(starts, self.pieces[file], strict=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +119,14 @@ class RemoteHead:
     def with_checkpoints(self, checkpoints: Mapping[int, RemoteCheckpoint]) -> RemoteHead:
         """Return the head with other checkpoints."""
         return replace(self, checkpoints=dict(sorted(checkpoints.items())))
+
+
+def piece_key(file: str, start: int, size: int) -> str:
+    """Return where a piece of a file is, below the folder of its checkpoint.
+
+    Its name says which bytes it holds: what a try of before still sends writes nothing else under it.
+    """
+    return f"pieces/{file}/{start}-{size}"
 
 
 def head_text(head: RemoteHead) -> str:
@@ -174,6 +190,7 @@ def _row(one: RemoteCheckpoint) -> dict[str, Any]:
         "saved_at": one.saved_at,
         "seal": [one.seal.size, one.seal.digest],
         "records": {name: [found.size, found.digest] for name, found in one.records.items()},
+        **({"pieces": {name: [*sizes] for name, sizes in one.pieces.items()}} if one.pieces else {}),
     }
 
 
@@ -186,6 +203,7 @@ def _checkpoint(row: Mapping[str, Any]) -> RemoteCheckpoint:
         saved_at=float(row["saved_at"]),
         seal=_digest(row["seal"]),
         records={_name(name): _digest(found) for name, found in row["records"].items()},
+        pieces={str(name): _sizes(sizes) for name, sizes in row.get("pieces", {}).items()},
     )
 
 
@@ -193,6 +211,13 @@ def _name(name: str) -> str:
     if "/" in name or name in ("", ".", ".."):
         raise ValueError(f"{name!r} is no name of a record")
     return name
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    sizes = tuple(_count(one) for one in value)
+    if not sizes or 0 in sizes or any(one % BLOCK for one in sizes[:-1]):
+        raise ValueError(f"{value!r:.40} are no sizes of pieces")
+    return sizes
 
 
 def _digest(value: Any) -> FileDigest:

@@ -5,17 +5,19 @@ Objects lie below the epoch of the lease, so what a writer that lost it still se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from parity.checkpoints.remote.head import RemoteCheckpoint, RemoteHead
 from parity.checkpoints.remote.lease import Lease
-from parity.checkpoints.seal import FILE, Seal
+from parity.checkpoints.remote.shares import Carriers, joined
+from parity.checkpoints.seal import FILE, Seal, compare_listing, read_seal
 from parity.checkpoints.verify import require_verified
-from parity.errors import DamagedError, OtherRunError
-from parity.storage import digest_files, plain
-from parity.storage.stores import upload
+from parity.errors import CheckpointError, DamagedError, OtherRunError, StoreError
+from parity.storage import digest_files, list_files, plain
+from parity.storage.stores import Objects, upload
 
 __all__ = ["RECORDS", "clean", "drop", "give_up_after", "note_metrics", "send"]
 
@@ -27,7 +29,13 @@ ASIDE, OLD = ("clocks/", "probe-"), 600.0
 """What processes that are about to begin write and remove again, and the seconds after which one was killed there."""
 
 
-def send(lease: Lease, path: Path, metric: float | None, records: Mapping[str, Path]) -> Seal:
+def send(
+    lease: Lease,
+    path: Path,
+    metric: float | None,
+    records: Mapping[str, Path],
+    carriers: Carriers | None = None,
+) -> Seal:
     """Send a sealed checkpoint; it exists at the store when this returns, and not before.
 
     Args:
@@ -36,6 +44,8 @@ def send(lease: Lease, path: Path, metric: float | None, records: Mapping[str, P
         metric: Its metric, as it is known now.
         records: Name to the file, of the records of the run up to the checkpoint. Each is only appended to, or
             replaced; what is sent is what a copy of it held when this began.
+        carriers: The processes that send its files together; None for this one. What they sent is compared with the
+            seal by its digests before the head names it, in place of a reading before.
 
     Returns:
         The seal.
@@ -47,7 +57,7 @@ def send(lease: Lease, path: Path, metric: float | None, records: Mapping[str, P
         StoreError: The store refused or was not reached.
         OSError: A file cannot be read.
     """
-    seal = require_verified(path)
+    seal = require_verified(path) if carriers is None else _read_listed(path)
     _require_run(lease.head, seal)
     row = RemoteCheckpoint(
         step=seal.step,
@@ -58,7 +68,10 @@ def send(lease: Lease, path: Path, metric: float | None, records: Mapping[str, P
         records={name: digest_files(file.parent, [file.name])[file.name] for name, file in records.items()},
     )
     folder = lease.store.at(row.folder)
-    upload(folder, {f"files/{name}": path / name for name in seal.files}, lease.require)
+    if carriers is None:
+        upload(folder, {f"files/{name}": path / name for name in seal.files}, lease.require)
+    else:
+        row = replace(row, pieces=_send_together(carriers, folder, path, seal, lease.require))
     upload(folder, {f"records/{name}": file for name, file in records.items()}, lease.require)
     if digest_files(path, [FILE])[FILE] != row.seal:
         raise DamagedError(f"{path} was replaced while it was sent")
@@ -69,6 +82,42 @@ def send(lease: Lease, path: Path, metric: float | None, records: Mapping[str, P
         )
     )
     return seal
+
+
+def _read_listed(path: Path) -> Seal:
+    """Return the seal of a checkpoint that has its files, in their sizes; their content is judged as it is sent."""
+    try:
+        seal = read_seal(path)
+        if path.name == str(seal.step) and not compare_listing(seal, list_files(path)):
+            return seal
+    except CheckpointError:
+        pass
+    return require_verified(path)  # which says what is wrong
+
+
+def _send_together(
+    carriers: Carriers, folder: Objects, path: Path, seal: Seal, go_on: Callable[[], None]
+) -> dict[str, tuple[int, ...]]:
+    """Send the files by several processes; return those that lie in pieces, with the sizes of these.
+
+    What another process sent may be what its machine remembers of a directory of the network: it is sent again from
+    here before anything is called damaged.
+    """
+    sizes = {name: found.size for name, found in seal.files.items()}
+    sent = dict(carriers.carry(folder, path, sizes, go_on))
+    if wrong := {name for name, found in joined(sizes, sent).items() if found != seal.files[name]}:
+        again = [part for part in sent if part.file in wrong]
+        sent |= carriers.carry_again(folder, path, sizes, again, go_on)
+    if any(found != seal.files[name] for name, found in joined(sizes, sent).items()):
+        with suppress(StoreError):  # the next lease removes it
+            folder.delete(folder.list())
+        require_verified(path)  # which says what is wrong
+        raise StoreError(folder.url, "other bytes were sent than the seal has", transient=True)
+    pieces: dict[str, tuple[int, ...]] = {}
+    for part in sorted(sent):
+        if part.size != sizes[part.file]:
+            pieces[part.file] = (*pieces.get(part.file, ()), part.size)
+    return pieces
 
 
 def drop(lease: Lease, steps: Iterable[int]) -> None:

@@ -22,8 +22,9 @@ from parity.checkpoints.trees.reading import is_described
 from parity.checkpoints.trees.rules import RuleLike
 from parity.checkpoints.trees.single import restore_from
 from parity.checkpoints.trees.snapshot import TreeSnapshot
-from parity.checkpoints.trees.stored import StoredCheckpoints, StoredTrees
+from parity.checkpoints.trees.stored import StoredTrees
 from parity.checkpoints.trees.together import TOGETHER_AT_A_STORE, SavingGroup, agree, attempt
+from parity.checkpoints.trees.unsent import StoredCheckpoints
 from parity.contract import RunPlan
 from parity.errors import CheckpointError, UnknownNameError
 from parity.policy import Rules, Saved
@@ -131,7 +132,8 @@ class CheckpointManager(ABC):
                 there; the step or the name of an item cannot be used; something in the items cannot be saved (each
                 leaf is named); a metric is given, and the rules have no mode; or the directory cannot be written to.
             LockedError: Another process, or another manager of this one, saves to the directory.
-            SaveError: The save before failed; at a store, because it refused or was not reached, too.
+            SaveError: The save before failed. At a store, one that it refused or that did not reach it is kept on
+                this machine, warned of, and sent with this one.
             StoreError: The store refused or was not reached, before anything was copied.
             TypeError: The step is no integer.
         """
@@ -217,10 +219,10 @@ class CheckpointManager(ABC):
         return _step_of(policy.best(self._whole(), self._plan.mode))
 
     def wait(self) -> None:
-        """Return when the last save is durable.
+        """Return when the last save is durable; at a store, what it did not take is tried once more.
 
         Raises:
-            SaveError: It failed; raised once.
+            SaveError: It failed; raised once. Or the store still does not take it.
         """
         self._checkpoints.wait()
 

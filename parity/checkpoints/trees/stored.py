@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from parity import policy, storage
-from parity.checkpoints import CheckpointStore, SaveUnderWay, after_save, commit
-from parity.checkpoints.ranges import ByteRange
+from parity import policy
+from parity.checkpoints import LONE, CheckpointStore
 from parity.checkpoints.remote import (
     Lease,
     assemble_run,
@@ -31,16 +30,11 @@ from parity.checkpoints.remote import (
     send,
     write_token,
 )
-from parity.checkpoints.trees.checkpoints import TreeCheckpoints
-from parity.checkpoints.trees.form import TreeForm
-from parity.checkpoints.trees.snapshot import TreeSnapshot
-from parity.contract import RunPlan
-from parity.errors import CheckpointError, DamagedError, SaveError
+from parity.errors import CheckpointError, DamagedError
 from parity.policy import Mode, Rules, Saved, Which
-from parity.storage import FileDigest
 from parity.storage.stores import StoreUrl, cache_of, open_store
 
-__all__ = ["BEST", "StoredCheckpoints", "StoredTrees"]
+__all__ = ["BEST", "StoredTrees"]
 
 BEST = "best.json"
 """The record of a manager's checkpoint that says what is better, a larger metric or a smaller one."""
@@ -92,11 +86,24 @@ class StoredTrees:
             if lease.head.run not in (None, self._kind):
                 raise CheckpointError(f"{self.url} holds a run, or what was saved in another way; name another place")
             clean(lease)
-            shutil.rmtree(self.home / "checkpoints", ignore_errors=True)  # of a save that was not sent
+            self._remove_unsent()
         except BaseException:
             lease.close()
             raise
         self._lease = lease
+
+    def _remove_unsent(self) -> None:
+        """Remove what a process of before saved and did not send: what was done since need not follow from it."""
+        store = CheckpointStore(self.home)
+        left = [str(saved.step) for saved in store.scan().whole]
+        if left and self._kind != LONE:  # a lone tree's `save` never returned
+            warnings.warn(
+                f"{self.url}: step {', '.join(left)} was saved by a process before this one and never sent there; it "
+                f"is removed from {store.path}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        shutil.rmtree(store.path, ignore_errors=True)
 
     def whole(self) -> list[Saved]:
         """Return the checkpoints that are there, by step.
@@ -127,7 +134,7 @@ class StoredTrees:
             send(self._lease, path, metric, {BEST: record} if self._mode is not None else {})
 
     def retain(self, rules: Rules) -> None:
-        """Remove what the rules no longer keep.
+        """Remove what the rules no longer keep, there.
 
         Raises:
             LeaseLostError: Another process saves there by now.
@@ -178,58 +185,3 @@ class StoredTrees:
         lease, self._lease = self._lease, None
         if lease is not None:
             lease.close()
-
-
-class StoredCheckpoints(TreeCheckpoints):
-    """The checkpoints of a manager at a store: each is written on this machine, sent, and removed here.
-
-    Args:
-        form: What the framework saves, and in which files.
-        store: Where they are written.
-        plan: Which of them stay there.
-        stored: The place, which is open before the first save.
-    """
-
-    def __init__(self, form: TreeForm, store: CheckpointStore, plan: RunPlan, stored: StoredTrees) -> None:
-        super().__init__(form, store, plan)
-        self._stored = stored
-
-    def save(
-        self,
-        step: int,
-        state: Any,
-        scalars: Mapping[str, Any],
-        metric: float | None,
-        saved_at: float | None = None,
-    ) -> None:
-        """Copy the state; it is written and sent in the background.
-
-        Raises:
-            CheckpointError: There is a checkpoint of this step already.
-            SaveError: The save before failed.
-        """
-        self.due()
-        if step in {saved.step for saved in self._stored.whole()}:
-            raise CheckpointError(f"{self._stored.url} has step {step} already; it is not overwritten")
-        super().save(step, state, scalars, metric, saved_at)
-
-    def _commit(
-        self,
-        save: SaveUnderWay[TreeSnapshot],
-        draft: Path,
-        files: Mapping[str, FileDigest],
-        places: Mapping[str, tuple[ByteRange, ...]],
-    ) -> None:
-        path = self.store.path / str(save.step)
-        try:
-            try:
-                commit(draft, path, save.seal(self.side, self.spec_hash, files, places))
-            except SaveError as error:  # of a directory of this machine: there it is saved, at the store it is not
-                raise SaveError(save.step, storage.reason(error.__cause__ or error)) from error
-            self._stored.send(path, save.metric)
-            self._committed = True
-            with after_save(save.step):
-                self._stored.retain(self.plan.keep)
-        finally:
-            with suppress(OSError):  # the next that opens the place removes it
-                self.store.evict(save.step)

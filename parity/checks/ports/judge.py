@@ -20,6 +20,7 @@ from parity.checks.criteria import (
     CurveGap,
     CurveVerdict,
     curve_gap,
+    is_near,
     judge_curve,
 )
 from parity.checks.noise import FLOOR_ULPS, distance, half_width, spread_of, ulp
@@ -191,7 +192,7 @@ def _judge_rates(
     best: tuple[int, int] | None = None
     for shift in (0, 1, -1):
         both = [s for s in sorted(x) if s + shift in y and s > min(x, default=0) and s + shift > min(y, default=0)]
-        bad = [s for s in both if not abs(x[s] - y[s + shift]) <= limit * abs(x[s])]
+        bad = [s for s in both if not is_near(x[s], y[s + shift], limit)]
         if not bad:
             return
         if best is None or bad[0] > best[0]:

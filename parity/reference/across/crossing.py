@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from parity.checks import FLOAT64_LIMIT, trace_validations
+from parity.checks import FLOAT64_LIMIT, is_near, trace_validations
 from parity.errors import StateError
 from parity.reference.across.agreement import Agreement, agree
 from parity.reference.across.curves import StepCurve, ValidationCurve, run_from
@@ -30,7 +30,7 @@ def check_twins(pair: TwinPair) -> CheckRecord:
     a, b = pair.curve(first), pair.curve(second)
     result = agree(a, b, spec.precision, floor=lambda: pair.floor, envelope=lambda: pair.envelope)
     x, y = pair.validation(first).loss, pair.validation(second).loss
-    if result.verdict == "holds" and spec.precision == "float64" and not abs(x - y) <= FLOAT64_LIMIT * abs(x):
+    if result.verdict == "holds" and spec.precision == "float64" and not is_near(x, y, FLOAT64_LIMIT):
         note = f"validation loss is {y!r}, was {x!r}, though the training curves agree"
         result = replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
     return result.record("twins", spec, pair.names, began, (a, b), (first, second))
@@ -73,7 +73,7 @@ def _with_validations(result: Agreement, reference: ValidationCurve, spliced: Va
     gap = 0.0
     for step in sorted({*reference, *spliced}):
         x, y = (run[step].loss if step in run else math.nan for run in (reference, spliced))
-        if not abs(x - y) <= FLOAT64_LIMIT * abs(x):
+        if not is_near(x, y, FLOAT64_LIMIT):
             note = f"validation loss of step {step} is {y!r}, was {x!r}, though the training curves agree"
             return replace(result, verdict="broken", suspects=SUSPECTS["validation"], notes=(*result.notes, note))
         gap = max(gap, abs(x - y) / max(abs(x), 1e-300))

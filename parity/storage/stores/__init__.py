@@ -8,7 +8,14 @@ from parity.storage.stores.cache import cache_of
 from parity.storage.stores.connect import open_store
 from parity.storage.stores.objects import ObjectEntry, Objects, Version
 from parity.storage.stores.probing import ONE_WRITER, Probed, ProbeRow, probe
-from parity.storage.stores.transfer import MOST_BYTES_IN_MEMORY, digest_objects, download, upload
+from parity.storage.stores.transfer import (
+    MOST_BYTES_IN_MEMORY,
+    Pieces,
+    digest_objects,
+    download,
+    upload,
+    upload_range,
+)
 from parity.storage.stores.url import StoreUrl, is_url, parse_url
 
 __all__ = [
@@ -16,6 +23,7 @@ __all__ = [
     "ONE_WRITER",
     "ObjectEntry",
     "Objects",
+    "Pieces",
     "ProbeRow",
     "Probed",
     "StoreUrl",
@@ -30,4 +38,5 @@ __all__ = [
     "probe",
     "require_safe",
     "upload",
+    "upload_range",
 ]

@@ -21,6 +21,9 @@ __all__ = ["profile_of", "profile_region"]
 FRESH = timedelta(minutes=5)
 """How long what was read of a profile is used: a token that was renewed there is found soon."""
 
+MOST_SHOWN = 30
+"""Letters of the name of a profile in a message; secret keys have 40."""
+
 OTHERS = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -47,7 +50,8 @@ def profile_of(url: StoreUrl, environment: Mapping[str, str] = os.environ) -> Ca
     if not held and named is None:
         return None
     if not held:
-        raise StoreError(url, f"AWS_PROFILE names {name!r}, and there is no such profile")
+        shown = repr(name) if len(name) <= MOST_SHOWN else "something long"  # perhaps a key
+        raise StoreError(url, f"AWS_PROFILE names {shown}, and there is no such profile")
     if "aws_access_key_id" in held and "aws_secret_access_key" in held:
         return lambda: _read(url, environment, name)
     if not {"role_arn", "sso_session", "sso_start_url", "credential_process"} & set(held):

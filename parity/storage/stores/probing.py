@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import xxhash
 
@@ -24,7 +25,7 @@ from parity.errors import (
     StoreMissingError,
 )
 from parity.storage.digests import digest_bytes
-from parity.storage.stores.objects import Objects
+from parity.storage.stores.objects import Objects, Version
 from parity.storage.stores.transfer import digest_objects
 
 __all__ = ["ONE_WRITER", "TRIED", "ProbeRow", "Probed", "probe"]
@@ -36,6 +37,10 @@ PART = 5 << 20
 """Bytes of a part: the least that S3 takes of one that is not the last."""
 TICK = 1.2
 """Seconds between two objects whose times must differ: the times of S3 are in whole seconds."""
+TEXT = b'{"step": 1}\n' * 1000
+"""What a proxy that means it well might compress, or end the lines of in another way."""
+NAMES = ("Name", "name", "e\u0301", "\u00e9", "a+b", "a b", "a%2Bb", "a&b=c;d", "a'(b)!~*", "1.", "1", "0/1", "0-1")
+"""Files of checkpoints: items and parameters are named by users, and differ in as little as that."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,9 @@ def _say(fine: bool, problem: str) -> None:
 
 def _reads(store: Objects) -> None:
     """Each read after a write gives what was written, through other connections too."""
-    for number, size in enumerate((10, 100_000, 0, 10)):
-        data = _bytes(size, number)
-        written = store.put("x", data)
+    contents = [*(_bytes(size, number) for number, size in enumerate((10, 100_000, 0, 10))), TEXT, bytes(5000)]
+    for data in contents:
+        size, written = len(data), store.put("x", data)
         for _ in range(2):
             found, entry = store.read("x")
             _say(found == data, "a read after a write gave something else")
@@ -125,7 +130,7 @@ def _reads(store: Objects) -> None:
 
 def _create(store: Objects) -> None:
     """A put of what must not be there."""
-    store.create("x", b"first")
+    _require_version(store, "a create-only put", store.create("x", b"first"))
     _say(not _succeeds(lambda: store.create("x", b"second")), "a create-only put replaced an object")
     _say(store.read("x")[0] == b"first", "a create-only put that was refused changed the object")
     store.delete(["x"])
@@ -135,13 +140,16 @@ def _create(store: Objects) -> None:
 
 def _swap(store: Objects) -> None:
     """A put of what must be of a version."""
-    first = store.create("x", b"first")
-    second = store.swap("x", b"second", first)
-    _say(store.read("x")[0] == b"second", "a compare-and-swap put that succeeded did not write")
-    _say(not _succeeds(lambda: store.swap("x", b"third", first)), "a compare-and-swap put took an old version")
-    _say(store.read("x")[0] == b"second", "a compare-and-swap put that was refused changed the object")
+    first = store.create("x", b"1st")
+    second = store.swap("x", b"2nd", first)
+    _say(store.read("x")[0] == b"2nd", "a compare-and-swap put that succeeded did not write")
+    _require_version(store, "a compare-and-swap put", second)
+    for other in (b"3rd", b"third"):  # of the length of what is there, and of another
+        put = partial(store.swap, "x", other, first)
+        _say(not _succeeds(put), "a compare-and-swap put took an old version")
+        _say(store.read("x")[0] == b"2nd", "a compare-and-swap put that was refused changed the object")
     store.delete(["x"])
-    _say(not _succeeds(lambda: store.swap("x", b"fourth", second)), "a compare-and-swap put took a deleted object")
+    _say(not _succeeds(lambda: store.swap("x", b"4th", second)), "a compare-and-swap put took a deleted object")
     _say(_is_missing(store, "x"), "a compare-and-swap put that was refused made an object")
 
 
@@ -194,6 +202,9 @@ def _deletes(store: Objects) -> None:
     _say(
         list(store.list()) == ["y"], f"after a delete the list has {', '.join(store.list()) or 'nothing'}, expected y"
     )
+    time.sleep(TICK)
+    _say(_is_missing(store, "x"), "a deleted object is there again a moment later")
+    _say(list(store.list()) == ["y"], "the list has a deleted object again a moment later")
     store.delete(["x"])
     store.put("x", b"3")
     _say(store.read("x")[0] == b"3", "an object written after a delete is another one")
@@ -210,6 +221,20 @@ def _lists(store: Objects) -> None:
     _say(len(store.list("a")) == 12, "the list of a folder has an object beside it")
     store.put("a/0", b"12345")
     _say(store.list("a")["a/0"].size == 5, "the list has the size of before an object was replaced")
+
+
+def _names(store: Objects) -> None:
+    """Names that differ are of different objects, and are listed as they were written."""
+    for number, name in enumerate(NAMES):
+        store.put(name, _bytes(10, number))
+    for number, name in enumerate(NAMES):
+        _say(
+            store.read(name)[0] == _bytes(10, number),
+            f"an object named {name!a} was replaced by that of another name",
+        )
+    _say(
+        sorted(store.list()) == sorted(NAMES), "the list has names that are spelled otherwise than they were written"
+    )
 
 
 def _ranges(store: Objects) -> None:
@@ -248,14 +273,21 @@ def _wholes(store: Objects) -> None:
 def _clock(store: Objects) -> None:
     """The time of an object is when it was written, by a clock that goes on."""
     times = []
+    store.put("old", b"0")
     for number in range(2):
         store.put("x", b"%d" % number)
         times.append(store.look("x").modified)
         time.sleep(TICK if number == 0 else 0)
+    _say(store.read("old")[1].modified == store.look("old").modified, "GET and HEAD give other times of one object")
     _say(times[1] > times[0], "the time of an object does not move when it is written again")
     _say(times[1] - times[0] < 60, f"the clock of the store went {times[1] - times[0]:.0f} s in {TICK} s")
     skew = times[1] - time.time()
-    _say(abs(skew) < MOST_SKEW, f"the clock of the store and that of this machine differ by {abs(skew):.0f} s")
+    differ = f"the clock of the store and that of this machine differ by {abs(skew):.0f} s"
+    _say(abs(skew) < MOST_SKEW, f"{differ}; set that of this machine (NTP), or the store's")
+
+
+def _require_version(store: Objects, what: str, version: Version) -> None:
+    _say(store.look("x").version == version, f"{what} is answered with another ETag than that of the object")
 
 
 def _bytes(size: int, seed: int) -> bytes:
@@ -295,6 +327,7 @@ TRIED: tuple[tuple[str, str, Callable[[Objects], None]], ...] = (
     ("puts at once", ONE_WRITER, _races),
     ("deletes", KEPT, _deletes),
     ("lists", KEPT, _lists),
+    ("names", WHOLE, _names),
     ("ranges", FETCH, _ranges),
     ("uploads in parts", WHOLE, _wholes),
     ("clock", EXPIRE, _clock),

@@ -6,8 +6,10 @@ An answer of S3 may hold the key's name, the text that was signed, and tokens. O
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from parity.errors import ParityError, StoreConflictError, StoreError, StoreMissingError
 from parity.storage.stores.url import StoreUrl
@@ -18,6 +20,7 @@ _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>|\(code: ([A-Za-z0-9]{1,60}
 """In an answer; and in what the client says of one that refuses single objects of a request, as deletes of S3 are."""
 _STATUS = re.compile(r"status code: (\d{3})")
 _REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
+_TIME = re.compile(r"<ServerTime>([0-9TZ:.+-]{10,40})</ServerTime>")
 _INSTANCE = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "/latest/api/token")
 """The services that give credentials on a cloud's own machines: asked last, so they fail where there are none."""
 _TOKEN_FILE = "Failed to read token file"
@@ -82,7 +85,7 @@ def _problem(url: StoreUrl, operation: str, error: Exception) -> StoreError:
     if code == "NoSuchBucket":
         return StoreError(url, f"there is no bucket {url.bucket!r}; create it, or name another one")
     if code in CLOCK:
-        return _denied(url, "the clock of this machine differs from the store's by too much; set it (NTP)")
+        return _denied(url, f"the clock of this machine differs from the store's by {_skew(text)}; set it (NTP)")
     if code in EXPIRED:
         return _denied(url, f"the token has expired; renew it and set {credentials} and the token anew")
     if code in UNKNOWN_KEY or kind == "UnauthenticatedError":
@@ -106,6 +109,16 @@ def _problem(url: StoreUrl, operation: str, error: Exception) -> StoreError:
     if kind in ("GenericError", "JoinError", "OSError", "TimeoutError", "ConnectionError"):
         return StoreError(url, f"the store cannot be reached to {operation} it", transient=True)
     return StoreError(url, f"{operation} failed ({kind})")
+
+
+def _skew(text: str) -> str:
+    """Return by how much the clocks differ, where the store gives its own time."""
+    found = _TIME.search(text)
+    try:
+        there = datetime.fromisoformat(found[1] if found else "").timestamp()
+    except ValueError:
+        return "too much"
+    return f"{abs(there - time.time()):,.0f} s"
 
 
 def _denied(url: StoreUrl, problem: str) -> StoreError:

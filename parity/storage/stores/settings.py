@@ -69,6 +69,8 @@ def require_settings(url: StoreUrl, environment: Mapping[str, str]) -> None:
 
 
 def _require_google_file(url: StoreUrl, path: Path) -> None:
+    if set('{"\n') & set(str(path)):
+        raise StoreError(url, f"{GOOGLE} must be the path of a file, and holds something else, perhaps its content")
     if not path.is_file():
         raise StoreError(url, f"{GOOGLE} names a file that is not there: {path}")
     try:

@@ -72,10 +72,10 @@ def parse_url(text: str) -> StoreUrl:
         kind = text.partition(":")[0][:20]
         raise RunDirectoryError(f"a URL of kind {kind!r} is not known; s3://BUCKET/PREFIX and gs://BUCKET/PREFIX are")
     scheme, bucket, key = found[1], found[2], (found[3] or "").strip("/")
-    if "@" in bucket or "?" in text or "#" in text:
+    if set("@:") & set(bucket) or "?" in text or "#" in text:
         raise RunDirectoryError(
-            f"a {scheme}:// URL takes no user, no question mark and no hash: give {scheme}://BUCKET/PREFIX; keys "
-            "come from the environment or a profile (docs/remote.md)"
+            f"a {scheme}:// URL takes no user, no question mark, no hash and no port: give {scheme}://BUCKET/PREFIX; "
+            "keys and the endpoint come from the environment or a profile (docs/remote.md)"
         )
     if not _BUCKET.fullmatch(bucket):
         raise RunDirectoryError(f"{scheme}://{bucket[:80]}: {bucket[:80]!r} is no name of a bucket")
