@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from parity.checks.judging.for_people import is_only_shown
+from parity.checks.judging.plain import guarded
 from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.running import called_name
@@ -31,8 +32,8 @@ def decided_by(
         there: Whether it counts that something is there at all, which `is None` asks.
         flags: What flags in its condition were set to: `done = c >= N` before `if done:`.
     """
-    if isinstance(node, ast.If) and is_table(node):
-        return set()
+    if isinstance(node, ast.If) and (is_table(node) or id(node) in guarded(tree)):
+        return set()  # what a guard of plain statements is for is measured (`choices`)
     if isinstance(node, ast.If | ast.While):
         names, body = names_in(node.test).union(*map(names_in, flags)), [*node.body, *node.orelse]
         # What is made anew where it is too short, or is not there, decides nothing by what is in it: rotary

@@ -224,6 +224,8 @@ def judge_files(
     chance = {without_digits(name) for name in names ^ names_again}  # names that equal runs do not share
     added = {without_digits(name) for name in earlier}
     kept = Counter(without_digits(name) for name in names_got)
+    timed = {name.rpartition(TIMED)[0] for name in names_got if TIMED in name}
+    repeated = {family for family in timed if _only_repeats(family, expected, got, noise)}
     for name in sorted(names ^ names_got):
         family = without_digits(name)
         if family in chance or is_within(name, own):
@@ -236,7 +238,8 @@ def judge_files(
         # files with a time in their names a process may write one of its own
         its_own = name not in names and (family not in families or (TIMED in name and numbers[family] == 1))
         takes_a_place = name in earlier or (family in added and kept[family] >= numbers[family])
-        (out.bookkeeping if its_own or takes_a_place else out.broken).append(item)
+        again_written = name.rpartition(TIMED)[0] in repeated and name not in names
+        (out.bookkeeping if its_own or takes_a_place or again_written else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
     for path in sorted(differing(expected, got)):
@@ -263,6 +266,30 @@ def judge_files(
 def _component(name: str, otherwise: str) -> str:
     """Return what a difference in a file is called: a word for the reader, nothing depends on it."""
     return "best" if "best" in name.lower() else otherwise
+
+
+def _only_repeats(family: str, expected: PathLeaves, got: PathLeaves, noise: Collection[str]) -> bool:
+    """Return whether files with times in their names are more of the same: steps made again wrote theirs once more.
+
+    Args:
+        family: Their name without digits.
+        expected: What the uninterrupted run left, names with times replaced.
+        got: The same of the resumed one.
+        noise: Paths in which equal runs differ.
+    """
+    start = f"{family}{TIMED}"
+    chance = {path.partition(":")[2] for path in noise if path.startswith(start)}
+
+    def contents_of(leaves: PathLeaves) -> list[frozenset[tuple[str, str]]]:
+        found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for path, leaf in leaves.items():
+            name, _, inside = path.partition(":")
+            if name.startswith(start):
+                found[name].update(() if inside in chance else ((inside, leaf.text),))
+        return [frozenset(one) for one in found.values()]
+
+    theirs, ours = contents_of(expected), contents_of(got)
+    return all(ours) and len(ours) > len(theirs) and set(ours) == set(theirs)
 
 
 def _only_the_end(name: str, expected: Mapping[str, Leaf], got: Mapping[str, Leaf]) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
-from parity.checks.judging.for_people import is_for_people, is_message
+from parity.checks.judging.for_people import is_for_people
+from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import by_function, first_line, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.running import SAVES, called_name, nested_locals

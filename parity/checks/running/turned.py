@@ -35,14 +35,14 @@ class Turn(NamedTuple):
 
 
 class _Turner(ast.NodeTransformer):
-    """Exchanges the values of conditional expressions, branches, comparisons, and `min` with `max`."""
+    """Exchanges the values of conditional expressions, branches, cases, comparisons, and `min` with `max`."""
 
     def __init__(self, places: Collection[tuple[tuple[int, int], tuple[int, int]]]) -> None:
         self._places = frozenset(places)
 
     def visit(self, node: ast.AST) -> Any:
         self.generic_visit(node)
-        if not isinstance(node, ast.expr | ast.If) or place_of(node) not in self._places:
+        if not isinstance(node, ast.expr | ast.If | ast.Match) or place_of(node) not in self._places:
             return node
         match node:
             case ast.IfExp():
@@ -51,6 +51,10 @@ class _Turner(ast.NodeTransformer):
                 node.ops = [INVERSE[type(op)]()]
             case ast.Call(func=ast.Name(id=("min" | "max") as name)):
                 node.func = ast.copy_location(ast.Name("max" if name == "min" else "min", ast.Load()), node.func)
+            case ast.Match(cases=cases):
+                bodies = [case.body for case in cases]
+                for case, body in zip(cases, [*bodies[1:], bodies[0]], strict=True):
+                    case.body = body
             case ast.If(test=test):
                 node.test = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
         return node
