@@ -92,7 +92,7 @@ def _picked_by(node: ast.AST, tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _is_plain_case(case: ast.match_case, tree: ast.Module) -> bool:
-    """Return whether a case is of values that are written out, keeps nothing of them, and is made of plain statements."""
+    """Return whether a case is of values that are written out, none of which it keeps, and of plain statements."""
     kinds = ast.MatchValue | ast.MatchSingleton | ast.MatchOr | ast.MatchAs
     patterns = [one for one in ast.walk(case.pattern) if isinstance(one, ast.pattern)]
     written_out = all(isinstance(one, kinds) and getattr(one, "name", None) is None for one in patterns)

@@ -20,8 +20,8 @@ QUIET = frozenset(
 """Calls that change nothing: of Python itself, and of its clocks."""
 
 _WORDING = QUIET | frozenset(
-    ("abs", "bool", "dict", "divmod", "enumerate", "format", "get", "getattr", "isatty", "items", "join", "keys", "list",
-     "ljust", "range", "repr", "rjust", "sorted", "strftime", "tuple", "values", "zip")
+    ("abs", "bool", "dict", "divmod", "enumerate", "format", "get", "getattr", "isatty", "items", "join", "keys",
+     "list", "ljust", "range", "repr", "rjust", "sorted", "strftime", "tuple", "values", "zip")
 )  # fmt: skip
 """The same with what words a text."""
 

@@ -250,7 +250,19 @@ def earliest(
         holders = [e._replace(path=_container(e.path, both.left.leaves)) for e in found_here]
         if taken := [e for e, held in zip(found_here, holders, strict=True) if is_taken(held, uninterrupted)]:
             return taken
+        # one object of two names that is two after the resume: nothing differs there before a step changes one
+        apart = [p for p in differ if _is_parted(p, both)] if index == 0 else []
+        if apart:
+            return [both.evidence(p, after_resume(0)) for p in sorted(apart)]
     return []
+
+
+def _is_parted(path: str, both: TwoStates) -> bool:
+    """Return whether a path is another name of an object in the uninterrupted run, and an object of its own now."""
+    left, right = both.left.leaves.get(path), both.right.leaves.get(path)
+    if left is None or left.role != "alias" or (right is not None and right.role == "alias"):
+        return False
+    return right is not None or any(p.startswith((f"{path}.", f"{path}[")) for p in both.right.leaves)
 
 
 def _container(path: str, leaves: Mapping[str, Leaf]) -> str:

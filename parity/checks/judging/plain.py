@@ -1,6 +1,7 @@
 """Plain statements: assignments of names, constants and arithmetic, and elements put into containers or taken out.
 
-A branch of nothing else can be run where it would not have been: it waits for nothing and calls no code of the trainer.
+A branch of nothing else can be run where it would not have been: it waits for nothing and calls none of the
+trainer's code.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ def is_plain_statement(statement: ast.stmt, tree: ast.Module) -> bool:
             return is_plain(value) and is_plain(target)
         case ast.If(test=test, body=body, orelse=orelse):
             return is_plain(test) and all(is_plain_statement(one, tree) for one in [*body, *orelse])
+        case ast.For(
+            target=ast.Name(), iter=ast.Name() | ast.Attribute() | ast.Subscript() as of, body=body, orelse=[]
+        ):
+            return is_plain(of) and all(is_plain_statement(one, tree) for one in body)  # as over groups of parameters
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=of, attr=method), args=args, keywords=[])):
             known = method in _OF_CONTAINERS and method not in _defined(tree)
             return known and is_plain(of) and all(map(is_plain, args))
