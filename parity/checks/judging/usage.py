@@ -92,6 +92,10 @@ class Use:
         ]
         return value in found and "" not in found
 
+    def sets(self, name: str) -> bool:
+        """Return whether a loop or a method sets a variable, attribute or key of this name: orders suspects."""
+        return any(self.ran(file, line) for file in self.files for line, _ in _assigned_in_loops(file).get(name, ()))
+
     def ran(self, file: str, line: int) -> bool:
         """Return whether a function was called, by its file and first line; 0 is the module itself."""
         return not self.executed or line == 0 or (file, line) in self.executed

@@ -216,7 +216,8 @@ class Driver:
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
         self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
         if outcome.first is not None:
-            outcome.broken = self.taken.unread_last(outcome.broken, outcome.first[0], len(self.reference.marks))
+            seen = outcome.first[0], len(self.reference.marks), self.uninterrupted.use
+            outcome.broken = self.taken.unread_last(outcome.broken, *seen)
         _put_roots_first(outcome)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
