@@ -14,7 +14,7 @@ from typing import NamedTuple
 from parity.checks.judging.deciding import flags_of
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.plain import guarded, is_plain, is_plain_statement
-from parity.checks.judging.syntax import by_function, names_in, source_tree
+from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.judging.usage import Use
 from parity.checks.running import INVERSE, Turn, place_of
@@ -51,11 +51,12 @@ def _choices(file: str) -> tuple[ValueChoice, ...]:
     tree = source_tree(file)
     tests = {id(one) for node in ast.walk(tree) for part in _tests(node) for one in ast.walk(part)}
     flags = {id(one) for parts in flags_of(file).values() for part in parts for one in ast.walk(part)}
+    passed = _passed_through(tree)
     found = []
     for node, line in by_function(tree):
         if id(node) in flags or (id(node) in tests and not isinstance(node, ast.IfExp)):
             continue  # what guards statements is told by what these are
-        if parts := tuple(_picked_by(node, tree)):
+        if parts := (*_picked_by(node, tree), *passed.get(id(node), ())):
             names = frozenset(name for part in parts for name in names_in(part))
             found.append(ValueChoice(Turn(file, *place_of(node)), parts, names, line))  # type: ignore[arg-type]
     return tuple(found)
@@ -86,9 +87,33 @@ def _picked_by(node: ast.AST, tree: ast.Module) -> Iterator[ast.expr]:
             quiet = all(is_plain_statement(one, tree) for one in [*body, *orelse]) or id(node) in guarded(tree)
             if quiet and not is_table(node) and not is_for_people(node, tree):
                 yield test
+        case ast.Subscript(slice=index, ctx=ast.Load(), value=of) if is_plain(of) and is_plain(index):
+            # another element of a table; a key that is written out picks nothing
+            if not isinstance(index, ast.Slice | ast.Tuple | ast.Constant | ast.UnaryOp):
+                yield index
+        case ast.Call(func=ast.Attribute(attr="get", value=of), args=[key, _], keywords=[]):
+            if is_plain(of) and is_plain(key) and not is_written_out(key):
+                yield key
+        case ast.BinOp(op=ast.FloorDiv(), left=left):
+            yield left
+        case ast.Call(func=ast.Name(id="int"), args=[ast.BinOp(op=ast.Div(), left=left)], keywords=[]):
+            yield left
         case ast.Match(subject=subject, cases=cases):
             if len(cases) > 1 and is_plain(subject) and all(_is_plain_case(case, tree) for case in cases):
                 yield subject
+
+
+def _passed_through(tree: ast.Module) -> dict[int, tuple[ast.expr, ...]]:
+    """Return what the elements are of that comparisons in comprehensions take: `any(s > 60 for s in self.strikes)`."""
+    kinds = ast.GeneratorExp | ast.ListComp | ast.SetComp
+    found: dict[int, tuple[ast.expr, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and len(node.generators) == 1 and isinstance(node.generators[0].target, ast.Name):
+            name, of = node.generators[0].target.id, node.generators[0].iter
+            for one in ast.walk(node.elt):
+                if isinstance(one, ast.Compare) and type(one.ops[0]) in INVERSE and name in names_in(one):
+                    found[id(one)] = (of,)
+    return found
 
 
 def _is_plain_case(case: ast.match_case, tree: ast.Module) -> bool:

@@ -191,7 +191,12 @@ class Driver:
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
     def trains_alike(self, other: Trace) -> bool:
-        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope."""
+        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope.
+
+        One that ends at another step does not.
+        """
+        if len(other.marks) != len(self.reference.marks):
+            return False
         if self.envelope is not None:
             found = self.envelope.judge(other, other.marks[0].step)
             return not found.broken and not found.too_wide

@@ -101,7 +101,9 @@ class TakenValues:
             use: What of the trainer's source ran.
         """
         here = [e for e in broken if e.when == after_resume(0)]
-        doubtful = [e for e in here if e.got in ("absent", "None") or (not is_variable(e.path) and use.sets(_name(e)))]
+        doubtful = [
+            e for e in here if e.got in ("absent", "None") or (not is_variable(e.path) and use.sets(_name(e)))
+        ]
         others = [e for e in here if e not in doubtful]
         if len(here) < 2 or not doubtful or broken[0] not in doubtful:
             return broken

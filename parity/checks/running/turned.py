@@ -55,6 +55,14 @@ class _Turner(ast.NodeTransformer):
                 node.ops = [INVERSE[type(op)]()]
             case ast.Call(func=ast.Name(id=("min" | "max") as name)):
                 node.func = ast.copy_location(ast.Name("max" if name == "min" else "min", ast.Load()), node.func)
+            case ast.Subscript(slice=index):
+                # the element as far from the other end: a valid index stays one
+                node.slice = _copied(node, f"~({ast.unparse(index)})")
+            case ast.Call(func=ast.Attribute(value=of), args=[_, default]):
+                first = f"next(iter(({ast.unparse(of)}).values()), {ast.unparse(default)})"
+                return _copied(node, first)
+            case ast.BinOp(op=ast.FloorDiv()) | ast.Call(func=ast.Name(id="int")):
+                return _copied(node, f"({ast.unparse(node)}) + 1")
             case ast.Match(cases=cases):
                 bodies = [case.body for case in cases]
                 for case, body in zip(cases, [*bodies[1:], bodies[0]], strict=True):
@@ -62,6 +70,14 @@ class _Turner(ast.NodeTransformer):
             case ast.If(test=test):
                 node.test = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
         return node
+
+
+def _copied(place: ast.expr, source: str) -> ast.expr:
+    """Return an expression of its source, at the place of another one."""
+    made = ast.parse(source, mode="eval").body
+    for one in ast.walk(made):
+        ast.copy_location(one, place)
+    return made
 
 
 def _not_taken(node: ast.expr | ast.stmt) -> ast.AST:
