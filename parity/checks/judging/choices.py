@@ -104,7 +104,7 @@ def _picked_by(node: ast.AST, tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def _passed_through(tree: ast.Module) -> dict[int, tuple[ast.expr, ...]]:
-    """Return what the elements are of that comparisons in comprehensions take: `any(s > 60 for s in self.strikes)`."""
+    """Return what comparisons in comprehensions take the elements of: `any(s > 60 for s in self.strikes)`."""
     kinds = ast.GeneratorExp | ast.ListComp | ast.SetComp
     found: dict[int, tuple[ast.expr, ...]] = {}
     for node in ast.walk(tree):

@@ -9,7 +9,7 @@ derives again before it uses it: there the uninterrupted run keeps its value whi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.evidence import RANK, Evidence, TwoStates, Uninterrupted, after_resume
@@ -135,12 +135,21 @@ def seeds_of_loaders(lost: list[Evidence], causes: list[Evidence], uninterrupted
     return idle if told else []
 
 
-def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
+def in_order(
+    lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted, otherwise: Collection[str] = ()
+) -> list[Evidence]:
     """Return what differs at the resume, arrays of unknown purpose behind numbers that tell a position.
 
     A batch that waits in a queue follows from the position of the data, whatever holds it.
+
+    Args:
+        lost: What differs and takes part in training by what it is.
+        causes: What else differs and may be the cause.
+        uninterrupted: What equal runs say.
+        otherwise: Paths of tables that a new process fills with other values.
     """
     filled = [e for e in lost + causes if uninterrupted.use.fills((identifiers(e.path) or [e.path])[-1])]
+    filled = [e for e in filled if e.path not in otherwise]
     lost = [e for e in lost if e not in filled]
     causes = [e for e in causes if e not in filled] + filled  # a new process fills them again
     unknown = [e for e in lost if e.component == e.path]

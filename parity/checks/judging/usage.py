@@ -70,6 +70,10 @@ class Use:
         """
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _reading(file))
 
+    def uses(self, name: str) -> bool:
+        """Return whether code takes what a container of this name holds, beside changing it: orders suspects."""
+        return any(name in names and self.ran(file, line) for file in self.files for line, names in _using(file))
+
     def fills(self, name: str) -> bool:
         """Return whether a table or a mask of this name is filled on demand: orders suspects."""
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _filling(file))
@@ -211,6 +215,25 @@ def _filling(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
                 for one in elements
                 if isinstance(one, ast.Attribute | ast.Name)
             )
+    return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+@functools.lru_cache(maxsize=64)
+def _using(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names that it takes for more than to set or add an element."""
+    found: dict[int, set[str]] = {}
+    changed: set[int] = set()
+    for node, line in by_function(source_tree(file)):
+        if isinstance(node, ast.Call) and is_message(node, source_tree(file)):
+            changed.update(map(id, ast.walk(node)))
+        match node:
+            case (
+                ast.Subscript(value=base, ctx=ast.Store()) | ast.Expr(value=ast.Call(func=ast.Attribute(value=base)))
+            ):
+                changed.add(id(base))
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                if id(node) not in changed:
+                    found.setdefault(line, set()).add(name)
     return tuple((line, frozenset(names)) for line, names in found.items())
 
 
