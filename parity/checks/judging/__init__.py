@@ -39,6 +39,7 @@ from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
+from parity.checks.judging.unmeasured import say_unmeasured
 from parity.checks.judging.usage import Use
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "own_folders",
     "parted_paths",
     "ranks_apart",
+    "say_unmeasured",
     "sites_of",
     "sites_of_choice",
     "stepwise",

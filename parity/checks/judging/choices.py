@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from parity.checks.judging.deciding import flags_of
 from parity.checks.judging.for_people import is_for_people
-from parity.checks.judging.plain import guarded, is_plain, is_plain_statement
+from parity.checks.judging.guards import guarded, is_plain, is_plain_statement
 from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.judging.usage import Use

@@ -53,6 +53,35 @@ def is_plain_statement(statement: ast.stmt, tree: ast.Module) -> bool:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=of, attr=method), args=args, keywords=[])):
             known = method in _OF_CONTAINERS and method not in _defined(tree)
             return known and is_plain(of) and all(map(is_plain, args))
+        case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute() as func, args=args, keywords=keywords)):
+            name = func.id if isinstance(func, ast.Name) else func.attr
+            given = [*args, *(one.value for one in keywords)]
+            return name in _plain_functions(tree) and is_plain(func) and all(map(is_plain, given))
+    return isinstance(statement, ast.Pass)
+
+
+@functools.lru_cache(maxsize=64)
+def _plain_functions(tree: ast.Module) -> frozenset[str]:
+    """Return the functions and methods of a module, of names of their own, that are made of plain assignments."""
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    names = [one.name for one in functions]
+    return frozenset(
+        one.name
+        for one in functions
+        if names.count(one.name) == 1 and not one.decorator_list and all(map(_is_assignment, one.body))
+    )
+
+
+def _is_assignment(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            return is_plain(value) and all(map(is_plain, targets))
+        case ast.AugAssign(target=target, value=value):
+            return is_plain(value) and is_plain(target)
+        case ast.For(target=ast.Name(), iter=ast.Name() | ast.Attribute() as of, body=body, orelse=[]):
+            return is_plain(of) and all(map(_is_assignment, body))
+        case ast.Expr(value=ast.Constant()):  # what it says of itself
+            return True
     return isinstance(statement, ast.Pass)
 
 
