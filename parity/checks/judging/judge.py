@@ -198,10 +198,10 @@ def _judge_states(
         lost = [e for e in lost if e not in modes]
         causes = causes if lost or causes else seen.histories()
         if not lost:
-            taken = any(is_taken(e, uninterrupted) for e in causes)
-            less = shortened(states[0], seen.found[0], uninterrupted, records=not taken)
+            told = any(is_taken(e, uninterrupted) for e in causes)
+            less = shortened(states[0], seen.found[0], uninterrupted, records=not told)
             less = [e for e in less if e.path not in {one.path for one in causes}]
-            causes = [*causes, *less] if taken else [*less, *causes]
+            causes = [*causes, *less] if told else [*less, *causes]
         known = causes if lost else with_data(causes, later, uninterrupted)
         seeds = seeds_of_loaders(lost, seen.settings() + known, uninterrupted)
         otherwise = {e.path for e in known if is_filled_otherwise(e.path, states)}

@@ -227,9 +227,9 @@ _SHARED = "torch.default_generator"
 
 def is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
     """Return whether code that ran takes a value by its last name for more than a message."""
-    inner = OUTER.sub("", e.path)
+    inner = OUTER.sub("", e.path).removesuffix(".maxlen")  # a deque takes its limit by itself
     variable = re.fullmatch(r"(\w+)(\[.*\])*", inner, re.DOTALL)
-    name = VARIABLE + variable[1] if variable else INSIDE + (identifiers(e.path) or [e.path])[-1]
+    name = VARIABLE + variable[1] if variable else INSIDE + (identifiers(inner) or [inner])[-1]
     return uninterrupted.use.reads(name)
 
 

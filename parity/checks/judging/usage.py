@@ -97,8 +97,8 @@ class Use:
         return value in found and "" not in found
 
     def sets(self, name: str) -> bool:
-        """Return whether a loop or a method sets a variable, attribute or key of this name: orders suspects."""
-        return any(self.ran(file, line) for file in self.files for line, _ in _assigned_in_loops(file).get(name, ()))
+        """Return whether a function sets an attribute or key of this name: orders suspects."""
+        return any(name in names and self.ran(file, line) for file in self.files for line, names in _setting(file))
 
     def ran(self, file: str, line: int) -> bool:
         """Return whether a function was called, by its file and first line; 0 is the module itself."""
@@ -215,6 +215,20 @@ def _filling(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
                 for one in elements
                 if isinstance(one, ast.Attribute | ast.Name)
             )
+    return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+@functools.lru_cache(maxsize=64)
+def _setting(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the attributes and keys that it sets; 0 for the module."""
+    found: dict[int, set[str]] = {}
+    for node, line in by_function(source_tree(file)):
+        match node:
+            case (
+                ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Store())
+            ):
+                found.setdefault(line, set()).add(name)
     return tuple((line, frozenset(names)) for line, names in found.items())
 
 
