@@ -260,7 +260,31 @@ def judge_files(
         # events that were not flushed at the kill are gone: a curve with a hole is no other curve
         harmless = harmless or (name.rpartition("/")[2] == CURVES and path not in got)
         (out.bookkeeping if harmless else out.broken).append(item)
+    out.bookkeeping += [
+        Evidence(_component(path, "checkpoint"), path, end, "absent", leaf.text, "in the folder at the end")
+        for path, leaf in sorted(_further_lines(expected, got, noise).items())
+        if not is_within(path.partition(":")[0], own)
+    ]
     return out
+
+
+def _further_lines(expected: PathLeaves, got: PathLeaves, noise: Collection[str]) -> dict[str, Leaf]:
+    """Return the lines of texts that the resumed run alone wrote and that are of a kind the other run writes too.
+
+    As an event that is told once more, at another step. A process may say so when it begins or goes on, so such lines
+    are listed; those of a kind of their own, such as `resumed from 12`, are not.
+    """
+    theirs = {path for path, leaf in expected.items() if leaf.kind == "line"}
+    kinds, chance = (
+        {without_digits(path) for path in theirs},
+        {path.partition(":")[0] for path in noise if path in theirs},
+    )
+    return {
+        path: leaf
+        for path, leaf in got.items()
+        if leaf.kind == "line" and path not in expected and without_digits(path) in kinds
+        and path.partition(":")[0] not in chance
+    }  # fmt: skip
 
 
 def _component(name: str, otherwise: str) -> str:

@@ -259,11 +259,23 @@ def earliest(
         holders = [e._replace(path=_container(e.path, both.left.leaves)) for e in found_here]
         if taken := [e for e, held in zip(found_here, holders, strict=True) if is_taken(held, uninterrupted)]:
             return taken
+        if index == 0:  # what an object of a library holds, such as its position, is taken by the name of the object
+            held = [e for e in found_here if e.path in uninterrupted.changing and _is_held(e, uninterrupted)]
+            if held:
+                return held
         # one object of two names that is two after the resume: nothing differs there before a step changes one
         apart = [p for p in differ if _is_parted(p, both)] if index == 0 else []
         if apart:
             return [both.evidence(p, after_resume(0)) for p in sorted(apart)]
     return []
+
+
+def _is_held(e: Evidence, uninterrupted: Uninterrupted) -> bool:
+    """Return whether code takes the variable that a value is in, and neither takes nor sets the value by its name."""
+    words, use = identifiers(OUTER.sub("", e.path)), uninterrupted.use
+    if len(words) < 2 or e.component == "loss" or use.reads(INSIDE + words[-1]) or use.sets(words[-1]):
+        return False
+    return use.reads(VARIABLE + words[0])
 
 
 def _is_parted(path: str, both: TwoStates) -> bool:
