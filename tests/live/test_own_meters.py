@@ -184,3 +184,36 @@ def test_a_plateau_that_is_counted_in_validations_is_another_run_with_another_in
 def test_what_a_validation_changes_on_its_way_is_lost_beside_a_plateau(kind: str) -> None:
     found = check(validating(kind), scenarios=("intervals",))
     assert found.verdict == "broken", found
+
+
+def telling(*, lost: bool) -> Trainer:
+    """Return a trainer that tells an event once, in a text of its folder, and each process how it began."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, n, told, path, text = np.ones(2), 0, False, folder / "state.pkl", folder / "events.txt"
+        if path.exists():
+            w, n, kept = pickle.loads(path.read_bytes())
+            told = False if lost else kept
+        with text.open("a") as file:
+            file.write("begun anew\n" if n == 0 else f"goes on after {n} steps\n")
+        while n < steps:
+            yield n
+            w = w - 0.3 * (w - math.sin(n))
+            n += 1
+            if float(w @ w) < 0.5 and not told:
+                told = True
+                with text.open("a") as file:
+                    file.write(f"low at step {n}\n")
+            if n % 4 == 0:
+                path.write_bytes(pickle.dumps((w, n, told)))
+        return w
+
+    return train
+
+
+def test_an_event_that_a_resumed_run_tells_again_is_listed() -> None:
+    found = check(telling(lost=False))
+    assert found.verdict == "holds", found
+    assert found.bookkeeping == ()
+    again = check(telling(lost=True))
+    assert any("events.txt: low at step" in one.path for one in again.bookkeeping), again

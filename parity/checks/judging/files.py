@@ -8,6 +8,7 @@ says it keeps them by.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -268,6 +269,10 @@ def judge_files(
     return out
 
 
+_AGAIN = re.compile(r" \(\d+\)$")
+"""At the end of a line that a file has several times: which of them it is."""
+
+
 def _further_lines(expected: PathLeaves, got: PathLeaves, noise: Collection[str]) -> dict[str, Leaf]:
     """Return the lines of texts that the resumed run alone wrote and that are of a kind the other run writes too.
 
@@ -282,7 +287,7 @@ def _further_lines(expected: PathLeaves, got: PathLeaves, noise: Collection[str]
     return {
         path: leaf
         for path, leaf in got.items()
-        if leaf.kind == "line" and path not in expected and without_digits(path) in kinds
+        if leaf.kind == "line" and path not in expected and without_digits(_AGAIN.sub("", path)) in kinds
         and path.partition(":")[0] not in chance
     }  # fmt: skip
 

@@ -223,7 +223,7 @@ class Driver:
         if outcome.first is not None:
             seen = outcome.first[0], len(self.reference.marks), self.uninterrupted.use
             outcome.broken = self.taken.unread_last(outcome.broken, *seen)
-        _put_roots_first(outcome)
+        _put_roots_first(outcome, trace.of_python)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
@@ -347,8 +347,13 @@ class Driver:
         return self._judge_run(scenario, trace, 0, folder, [short], left)
 
 
-def _put_roots_first(outcome: Outcome) -> None:
-    """Put what differs at the resume, and is taken, before what a decision or the number of marks shows later."""
+def _put_roots_first(outcome: Outcome, of_python: Collection[str]) -> None:
+    """Put what differs at the resume, and is taken, before what a decision or the number of marks shows later.
+
+    What only frames of Python's own library lead to, as those of an event loop, comes after all else.
+    """
+    around = tuple(f"{name}()." for name in of_python)
+    outcome.broken.sort(key=lambda e: e.path.startswith(around))
     ends = [e for e in outcome.broken if e.path == "marks" and e.when == "at the end"]
     others = [e for e in outcome.broken if e not in ends]
     at_once = any(e.when == after_resume(0) for e in others)
