@@ -101,7 +101,8 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
     if later and later[0].component in DATA:
         position = [e for e in causes if e.component == "data.position"]
         if not position:  # what the batch is made with comes before the batch
-            made = [e for e in causes if is_read(e, uninterrupted) and e.component not in ("loss", "counters.step")]
+            read = [e for e in causes if is_read(e, uninterrupted) or _is_held(e, uninterrupted)]
+            made = [e for e in read if e.component not in ("loss", "counters.step")]
             causes = made + [e for e in causes if e not in made]
             if made and not any(e.component.startswith(_TELLING) for e in causes):
                 return [*made, later[0]._replace(component="data.position"), *causes[len(made) :]]
