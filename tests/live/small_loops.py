@@ -19,7 +19,7 @@ class State:
         vars(self).update(values)
 
 
-Trainer = Callable[[Path, int], Iterator[int]]
+Trainer = Callable[[Path, int], Any]
 
 
 def trainer(

@@ -1,6 +1,6 @@
 """Who is named first: what differs at the resume and is read, before what each step sets and what follows later."""
 
-import copy
+import asyncio
 import math
 import pickle
 import random
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import parity
 from tests.live.small_loops import State, Trainer, check, descend, first, trainer, weights
 
 
@@ -71,7 +72,7 @@ def test_the_limit_of_a_deque_is_named() -> None:
 
 
 def of_numbers(lost: str = "") -> Trainer:
-    """Return a search whose members are numbers in lists, with a leader that is one of them."""
+    """Return a search whose members are numbers in dicts, with a leader that is one of them."""
 
     def train(folder: Path, steps: int) -> Iterator[int]:
         rng, scale, n, path = random.Random(3), 0.7, 0, folder / "state.pkl"
@@ -81,7 +82,6 @@ def of_numbers(lost: str = "") -> Trainer:
             members, lead, kept, n, drawn = pickle.loads(path.read_bytes())
             rng.setstate(drawn)
             scale = scale if lost == "scale" else kept
-            lead = copy.deepcopy(lead) if lost == "lead" else lead
         while n < steps:
             yield n
             for one in members:
@@ -89,7 +89,8 @@ def of_numbers(lost: str = "") -> Trainer:
                 cost = (x - 1) ** 2
                 if cost < one["low"]:
                     one["x"], one["low"] = x, cost
-            lead = min(members, key=lambda one: one["low"])
+            best = min(members, key=lambda one: one["low"])
+            lead = best if best["low"] < lead["low"] else lead
             lead["x"] += 0.001
             scale *= 0.97
             n += 1
@@ -139,3 +140,65 @@ def ends(*, lost: bool) -> Trainer:
 def test_that_a_run_ends_elsewhere_follows_from_what_was_lost() -> None:
     assert check(ends(lost=False)).verdict == "holds"
     assert first(check(ends(lost=True))) == "patience.wait"
+
+
+class Slots:
+    """Holds values under names that it makes up."""
+
+    def put(self, name: str, value: float) -> None:
+        vars(self)[f"_{name}_now"] = value
+
+    def take(self, name: str) -> float:
+        return float(vars(self).get(f"_{name}_now", 0.3))
+
+
+def by_made_up_names(state: State, number: int) -> None:
+    error = (state.w - math.sin(number)) * state.slots.take("rate")
+    state.w = state.w - error
+    state.slots.put("rate", 0.3 * 0.97**number)
+
+
+def test_what_an_object_holds_under_a_name_that_it_made_up_is_named() -> None:
+    given = weights(slots=Slots())
+    assert check(trainer(given, by_made_up_names)).verdict == "holds"
+    assert first(check(trainer(given, by_made_up_names, ("slots",)))) == "state.slots._rate_now"
+
+
+async def learn(folder: Path, steps: int, *, lost: bool) -> None:
+    """Train with values that another task puts into a queue, and save in a thread."""
+    w, n, mean, seed, path = np.ones(2), 0, 0.0, [1], folder / "state.pkl"
+    if path.exists():
+        w, n, kept, seed[0] = pickle.loads(path.read_bytes())
+        mean = mean if lost else kept
+    queue: asyncio.Queue[float] = asyncio.Queue(1)
+    turn = asyncio.Event()
+
+    async def make() -> None:
+        while True:
+            await turn.wait()
+            turn.clear()
+            seed[0] = (seed[0] * 1103515245 + 12345) % 2**31
+            await queue.put(seed[0] / 2**31)
+
+    task = asyncio.create_task(make())
+    while n < steps:
+        parity.mark(n)
+        turn.set()
+        value = await queue.get()
+        mean = 0.9 * mean + 0.1 * value
+        w = w - 0.3 * (w - mean)
+        n += 1
+        if n % 4 == 0:
+            await asyncio.to_thread(path.write_bytes, pickle.dumps((w, n, mean, seed[0])))
+    task.cancel()
+
+
+def test_what_a_loop_of_asyncio_lost_comes_before_what_the_event_loop_holds() -> None:
+    def train(folder: Path, steps: int) -> None:
+        asyncio.run(learn(folder, steps, lost=True))
+
+    def exact(folder: Path, steps: int) -> None:
+        asyncio.run(learn(folder, steps, lost=False))
+
+    assert check(exact, scenarios=("kill",)).verdict == "holds"
+    assert first(check(train, scenarios=("kill",))) == "mean"

@@ -117,7 +117,7 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
         saved = [
             e
             for e in causes
-            if (is_read(e, uninterrupted) and not known)
+            if ((is_read(e, uninterrupted) or _is_held(e, uninterrupted)) and not known)
             or any(is_saved(word, uninterrupted.use.files) for word in identifiers(e.path))
         ]
         return saved + later[:1] + [e for e in causes if e not in saved]
