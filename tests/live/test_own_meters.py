@@ -217,3 +217,30 @@ def test_an_event_that_a_resumed_run_tells_again_is_listed() -> None:
     assert found.bookkeeping == ()
     again = check(telling(lost=True))
     assert any("events.txt: low at step" in one.path for one in again.bookkeeping), again
+
+
+def counting_restarts(*, lost: bool) -> Trainer:
+    """Return a trainer whose checkpoint says how often it was started again, and how many steps were skipped."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, n, restarts, skipped, path = np.ones(2), 0, 0, 0, folder / "state.pkl"
+        if path.exists():
+            w, n, restarts, skipped = pickle.loads(path.read_bytes())
+            restarts += 1
+            skipped += 3 * lost
+        while n < steps:
+            yield n
+            w = w - 0.3 * (w - math.sin(n))
+            n += 1
+            if n % 4 == 0:
+                path.write_bytes(pickle.dumps((w, n, restarts, skipped)))
+        return w
+
+    return train
+
+
+def test_a_count_of_restarts_in_the_checkpoint_is_listed_and_another_number_is_lost() -> None:
+    found = check(counting_restarts(lost=False), scenarios=("kill", "again", "third"))
+    assert found.verdict == "holds", found
+    assert any(one.path.startswith("state.pkl") for one in found.bookkeeping)
+    assert first(check(counting_restarts(lost=True), scenarios=("kill",))) == "skipped"

@@ -29,7 +29,7 @@ from parity.checks.judging.evidence import (
     text_of,
     uninterrupted_of,
 )
-from parity.checks.judging.files import begun_of, judge_files, judge_kept, own_folders
+from parity.checks.judging.files import ProcessStart, begun_of, judge_files, judge_kept, own_folders
 from parity.checks.judging.finite import not_finite
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.meant import Meant
@@ -52,6 +52,7 @@ __all__ = [
     "Kill",
     "Meant",
     "Outcome",
+    "ProcessStart",
     "TwoStates",
     "Uninterrupted",
     "Use",

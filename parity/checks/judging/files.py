@@ -342,6 +342,8 @@ class ProcessStart:
     """Values that no step changed and that differ: of the uninterrupted run, and of the resumed one."""
     files: frozenset[str] = frozenset()
     """Files that the resumed process wrote before its first mark and not after it."""
+    restarts: int = 0
+    """Processes before it: what a trainer counts that counts its restarts."""
 
     def tells(self, name: str, leaf: Leaf, other: Leaf | None, start: int) -> bool:
         """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step.
@@ -357,7 +359,7 @@ class ProcessStart:
         if other is None or leaf.digest not in _NOTHING:
             return False
         text = leaf.digest == "None" and other.kind == "str"
-        if not text and other.digest not in (str(start), "True"):
+        if not text and other.digest not in (str(start), *map(str, range(1, self.restarts + 1)), "True"):
             return False
         if name in self.files:
             return True
@@ -367,19 +369,22 @@ class ProcessStart:
         )
 
 
-def begun_of(reference: Trace, resumed: Trace) -> ProcessStart:
+def begun_of(reference: Trace, resumed: Trace, restarts: int = 0) -> ProcessStart:
     """Return how an uninterrupted run and a resumed one began.
 
     Args:
         reference: The uninterrupted run.
         resumed: The run of the process that resumed.
+        restarts: Processes that were killed before it.
     """
     if not resumed.marks:
         return ProcessStart()
     first, later = resumed.marks[0], {name for mark in resumed.marks[1:] for name in mark.saved}
     kept = [_unchanged(trace) for trace in (reference, resumed)]
     pairs = {(leaf.digest, kept[1][path].digest) for path, leaf in kept[0].items() if path in kept[1]}
-    return ProcessStart(frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later)
+    return ProcessStart(
+        frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later, restarts
+    )
 
 
 def _unchanged(trace: Trace) -> dict[str, Leaf]:

@@ -17,6 +17,7 @@ from parity.checks.judging import (
     Kill,
     Meant,
     Outcome,
+    ProcessStart,
     Uninterrupted,
     after_resume,
     begun_of,
@@ -237,7 +238,8 @@ class Driver:
         live = not outcome.broken  # what is found from here on is what the run left or gave back
         if live and trace.end == "finished" and scenario.name != "best":
             earlier = set(left) - self.reference.names if scenario.name == "extend" else set()
-            for found in (self._judge_files(folder, trace, left, earlier), self._judge_returned(trace)):
+            begun = begun_of(self.reference, trace, len(before))
+            for found in (self._judge_files(folder, trace, left, begun, earlier), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
             if not outcome.broken and self.of_numbers:
@@ -269,7 +271,7 @@ class Driver:
         return Evidence(component, "function", step, "a run that continues", last, "at the resume")
 
     def _judge_files(
-        self, folder: Path, trace: Trace, left: Collection[str], earlier: Collection[str] = ()
+        self, folder: Path, trace: Trace, left: Collection[str], begun: ProcessStart, earlier: Collection[str] = ()
     ) -> Outcome:
         new = {name for name in trace.names if name not in left and name not in self.reference.names}
         own = own_folders(new, self.reference.names)
@@ -280,7 +282,6 @@ class Driver:
                 self._left = contents(self.root / "reference", readers, logs)
         expected, got = self._left, contents(folder, readers, logs)
         steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
-        begun = begun_of(self.reference, trace)
         again = expected if self.envelope is None else self._noisy(expected, readers)
         found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
         if found.broken and self.envelope is None:
