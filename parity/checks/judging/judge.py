@@ -25,6 +25,7 @@ from parity.checks.judging.evidence import (
     after_resume,
     both_runs,
 )
+from parity.checks.judging.once import done_again
 from parity.checks.judging.ordering import (
     earliest,
     identifiers,
@@ -250,6 +251,7 @@ def _judge_states(
             else:
                 out.bookkeeping.append(item)
         out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
+        out.broken += done_again(reference.marks, at, resumed.marks, seen.states, seen.found, uninterrupted)
         others = [e for e in causes if e not in taken and e.path in out.lasting]
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
