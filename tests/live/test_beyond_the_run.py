@@ -149,9 +149,9 @@ def suppressing(*, lost: bool, other: bool = False) -> Callable[..., object]:
     def train(folder, steps):  # type: ignore[no-untyped-def]
         w, n, limit, path = np.ones(2), 0, 1000, folder / "state.npz"
         if path.exists():
-            kept = np.load(path)
-            w, n = kept["w"], int(kept["n"])
-            limit = limit if lost else int(kept["limit"])
+            with np.load(path) as kept:
+                w, n = kept["w"], int(kept["n"])
+                limit = limit if lost else int(kept["limit"])
         while n < steps:
             yield n
             if other:
