@@ -251,7 +251,7 @@ def _judge_states(
             else:
                 out.bookkeeping.append(item)
         out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
-        out.broken += done_again(reference.marks, at, resumed.marks, seen.states, seen.found, uninterrupted)
+        out.broken += done_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
         others = [e for e in causes if e not in taken and e.path in out.lasting]
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]

@@ -8,19 +8,19 @@ lengthens a container, which the same step of the uninterrupted run leaves alone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from parity.checks.judging.evidence import Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.ordering import is_taken
-from parity.checks.running import Mark
+from parity.checks.running import Mark, Trace
 
 __all__ = ["done_again"]
 
 
 def done_again(
-    marks: Sequence[Mark],
+    reference: Trace,
     start: int,
-    resumed: Sequence[Mark],
+    resumed: Trace,
     states: Sequence[TwoStates],
     found: Sequence[Sequence[str]],
     uninterrupted: Uninterrupted,
@@ -28,27 +28,27 @@ def done_again(
     """Return the flags that a later step set anew, each with what that step did that it had done before.
 
     Args:
-        marks: Marks of the uninterrupted run.
-        start: The one of them that the resume is at.
-        resumed: Marks of the resumed run.
+        reference: The uninterrupted run.
+        start: The one of its marks that the resume is at.
+        resumed: The run of the process that resumed.
         states: What both hold at these.
         found: Paths that differ in each of the states.
         uninterrupted: What equal runs say.
     """
-    flags: list[Evidence] = []
+    marks, flags = reference.marks, list[Evidence]()
     shown: list[Evidence] = []
     for path in sorted(found[0]):
         leaf = states[0].left.leaves.get(path)
         if leaf is None or leaf.role != "scalar" or states[0].is_dead(path) or path not in uninterrupted.changing:
             continue
         at = next((index for index, differ in enumerate(found) if path not in differ), 0)
-        last = min(len(marks) - start, len(resumed))
+        last = min(len(marks) - start, len(resumed.marks))
         first = [mark.snapshot.leaves.get(path) for mark in marks[:2]]
         by_each = first[0] is None or first[1] is None or not first[0].same(first[1])
         if by_each or not 0 < at < last or any(not leaf.same(both.left.leaves.get(path)) for both in states):
             continue
         flag = states[0].evidence(path, after_resume(0))
-        done = _done(marks[start + at], resumed[at], states, found, at)
+        done = _done(marks[start + at], resumed.marks[at], reference.names, states, found, at)
         if done and is_taken(flag, uninterrupted):
             flags.append(flag)
             shown += [one for one in done if one not in shown]
@@ -56,13 +56,20 @@ def done_again(
 
 
 def _done(
-    mark: Mark, other: Mark, states: Sequence[TwoStates], found: Sequence[Sequence[str]], at: int
+    mark: Mark,
+    other: Mark,
+    names: Collection[str],
+    states: Sequence[TwoStates],
+    found: Sequence[Sequence[str]],
+    at: int,
 ) -> list[Evidence]:
     """Return the files that one step of the resumed run alone wrote, and the containers that it lengthened."""
     both = states[at]
     files = [
         Evidence("checkpoint", name, both.step, "left alone", "written", after_resume(at))
-        for name in sorted(set(other.saved) - set(mark.saved))
+        for name in sorted(
+            (set(other.saved) - set(mark.saved)) & set(names)
+        )  # of a process alone is what has its time
     ]
     longer = [
         both.evidence(path, after_resume(at))
