@@ -170,7 +170,7 @@ def _write(
     digests: dict[str, LeafDigest],
     blocks: dict[int, int],
 ) -> dict[str, Any]:
-    """Write the pieces of this process, durably; put their digests into `digests`, the bytes of each block into `blocks`."""
+    """Write the pieces of this process, durably; fill `digests`, and `blocks` with the bytes of each."""
     with storage.named(file), file.open("r+b", buffering=0) as opened:
         for piece in pieces:
             for at, run in runs(piece):

@@ -4,6 +4,7 @@ A value that is written before it is read is lost without loss. Read from the by
 form of loop and needs no source: a backward data-flow analysis over the instructions. Paths through exceptions do
 not count: every `with` could suppress one, and then nothing that is assigned in it is written before it is read.
 Those through the `except` clauses of a `try` are asked for by themselves: `try: limit = plan[n]`, `except KeyError:`.
+So are those behind `with suppress(KeyError):`, which is the same.
 """
 
 from __future__ import annotations
@@ -89,13 +90,30 @@ def _clauses(code: CodeType, found: list[dis.Instruction], index: dict[int, int]
     handlers: dict[int, set[int]] = {}
     for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
         target = index.get(entry.target)
-        if target is None or any(one.opname == "WITH_EXCEPT_START" for one in found[target : target + 3]):
+        if target is None:
+            continue
+        if any(one.opname == "WITH_EXCEPT_START" for one in found[target : target + 3]) and not _suppresses(
+            found, index[entry.start]
+        ):
             continue
         for at in range(index[entry.start], len(found)):
             if found[at].offset >= entry.end:
                 break
             handlers.setdefault(at, set()).add(target)
     return handlers
+
+
+def _suppresses(found: list[dis.Instruction], start: int) -> bool:
+    """Return whether the `with` whose body begins at an instruction is `suppress(...)` of Python's contextlib.
+
+    It stands between the last instruction that ends a statement and the one that enters the `with`.
+    """
+    for one in reversed(found[max(start - 40, 0) : start]):
+        if one.opname.startswith(("STORE_", "RESUME", "RETURN_", "POP_")):
+            return False
+        if one.argval == "suppress":
+            return True
+    return False
 
 
 def _effects(instruction: dis.Instruction) -> list[tuple[str, bool]]:

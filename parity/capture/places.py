@@ -300,7 +300,8 @@ _OF_EXECUTORS = ("_max_workers", "_idle_semaphore", "_idle_worker_semaphore", "_
 _OF_POOLS = ("_pool", "_state", "_ctx", "_inqueue", "_outqueue", "_quick_put", "_quick_get", "_taskqueue",
              "_change_notifier", "_cache", "_maxtasksperchild", "_processes", "_worker_handler", "_task_handler",
              "_result_handler", "_terminate")  # fmt: skip
-"""Workers and wiring of executors: which of them is idle at a mark is a matter of time."""
+_OF_ASYNC_QUEUES = ("_loop", "_getters", "_putters", "_unfinished_tasks", "_finished")
+"""Workers and wiring of executors, and who waits at a queue: which of them is idle at a mark is a matter of time."""
 
 
 def _register() -> None:
@@ -326,6 +327,7 @@ def _register() -> None:
         (("multiprocessing.pool.ThreadPool",), _without(_OF_POOLS), False),
         ((threading.local,), _of_thread, False),
         ((queue.Queue,), _queue, False),
+        (("asyncio.queues.Queue",), _without(_OF_ASYNC_QUEUES), False),
         ((threading.Thread,), _without(_OF_THREADS), False),
         ((logging.Handler,), _without(_OF_HANDLERS), False),
         ((logging.Logger,), _logger, False),

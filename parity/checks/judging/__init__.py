@@ -29,7 +29,7 @@ from parity.checks.judging.evidence import (
     text_of,
     uninterrupted_of,
 )
-from parity.checks.judging.files import begun_of, judge_files, judge_kept, own_folders
+from parity.checks.judging.files import ProcessStart, begun_of, judge_files, judge_kept, own_folders
 from parity.checks.judging.finite import not_finite
 from parity.checks.judging.gathered import base_of, placed_in, processes
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
@@ -41,6 +41,7 @@ from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
+from parity.checks.judging.unmeasured import say_unmeasured
 from parity.checks.judging.usage import Use
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Kill",
     "Meant",
     "Outcome",
+    "ProcessStart",
     "RecountedRuns",
     "TwoStates",
     "Uninterrupted",
@@ -94,6 +96,7 @@ __all__ = [
     "processes",
     "ranks_apart",
     "recount",
+    "say_unmeasured",
     "sites_of",
     "sites_of_choice",
     "stepwise",

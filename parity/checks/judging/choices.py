@@ -13,15 +13,13 @@ from typing import NamedTuple
 
 from parity.checks.judging.deciding import flags_of
 from parity.checks.judging.for_people import is_for_people
-from parity.checks.judging.syntax import by_function, names_in, source_tree
+from parity.checks.judging.guards import guarded, is_plain, is_plain_statement
+from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.judging.usage import Use
 from parity.checks.running import INVERSE, Turn, place_of
 
 __all__ = ["ValueChoice", "choices_of"]
-
-_QUIET = frozenset(("min", "max", "abs", "float", "int", "len", "round", "sum", "bool", "str"))
-"""Calls of Python itself that change nothing and wait for nothing."""
 
 
 class ValueChoice(NamedTuple):
@@ -53,11 +51,12 @@ def _choices(file: str) -> tuple[ValueChoice, ...]:
     tree = source_tree(file)
     tests = {id(one) for node in ast.walk(tree) for part in _tests(node) for one in ast.walk(part)}
     flags = {id(one) for parts in flags_of(file).values() for part in parts for one in ast.walk(part)}
+    passed = _passed_through(tree)
     found = []
     for node, line in by_function(tree):
         if id(node) in flags or (id(node) in tests and not isinstance(node, ast.IfExp)):
             continue  # what guards statements is told by what these are
-        if parts := tuple(_picked_by(node, tree)):
+        if parts := (*_picked_by(node, tree), *passed.get(id(node), ())):
             names = frozenset(name for part in parts for name in names_in(part))
             found.append(ValueChoice(Turn(file, *place_of(node)), parts, names, line))  # type: ignore[arg-type]
     return tuple(found)
@@ -78,36 +77,48 @@ def _picked_by(node: ast.AST, tree: ast.Module) -> Iterator[ast.expr]:
     """Yield what a choice is made by; nothing where a node is none, or where turning it would call something."""
     match node:
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            if _is_plain(body) and _is_plain(orelse):
+            if is_plain(body) and is_plain(orelse):
                 yield test
         case ast.Compare(ops=[op]) if type(op) in INVERSE:
             yield node
         case ast.Call(func=ast.Name(id="min" | "max"), args=[_, _, *_] as args):
             yield from args
         case ast.If(test=test, body=body, orelse=orelse):
-            quiet = all(map(_assigns_plainly, [*body, *orelse]))
+            quiet = all(is_plain_statement(one, tree) for one in [*body, *orelse]) or id(node) in guarded(tree)
             if quiet and not is_table(node) and not is_for_people(node, tree):
                 yield test
+        case ast.Subscript(slice=index, ctx=ast.Load(), value=of) if is_plain(of) and is_plain(index):
+            # another element of a table; a key that is written out picks nothing
+            if not isinstance(index, ast.Slice | ast.Tuple | ast.Constant | ast.UnaryOp):
+                yield index
+        case ast.Call(func=ast.Attribute(attr="get", value=of), args=[key, _], keywords=[]):
+            if is_plain(of) and is_plain(key) and not is_written_out(key):
+                yield key
+        case ast.BinOp(op=ast.FloorDiv(), left=left):
+            yield left
+        case ast.Call(func=ast.Name(id="int"), args=[ast.BinOp(op=ast.Div(), left=left)], keywords=[]):
+            yield left
+        case ast.Match(subject=subject, cases=cases):
+            if len(cases) > 1 and is_plain(subject) and all(_is_plain_case(case, tree) for case in cases):
+                yield subject
 
 
-def _assigns_plainly(statement: ast.stmt) -> bool:
-    """Return whether a statement assigns a plain value, or is one of the branches that do so."""
-    match statement:
-        case ast.Assign(targets=targets, value=value):
-            return _is_plain(value) and all(map(_is_plain, targets))
-        case ast.AugAssign(target=target, value=value):
-            return _is_plain(value) and _is_plain(target)
-        case ast.If(test=test, body=body, orelse=orelse):
-            return _is_plain(test) and all(map(_assigns_plainly, [*body, *orelse]))
-    return isinstance(statement, ast.Pass)
+def _passed_through(tree: ast.Module) -> dict[int, tuple[ast.expr, ...]]:
+    """Return what comparisons in comprehensions take the elements of: `any(s > 60 for s in self.strikes)`."""
+    kinds = ast.GeneratorExp | ast.ListComp | ast.SetComp
+    found: dict[int, tuple[ast.expr, ...]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and len(node.generators) == 1 and isinstance(node.generators[0].target, ast.Name):
+            name, of = node.generators[0].target.id, node.generators[0].iter
+            for one in ast.walk(node.elt):
+                if isinstance(one, ast.Compare) and type(one.ops[0]) in INVERSE and name in names_in(one):
+                    found[id(one)] = (of,)
+    return found
 
 
-def _is_plain(value: ast.expr) -> bool:
-    """Return whether an expression is made of names, constants and arithmetic."""
-    for one in ast.walk(value):
-        if isinstance(one, ast.Call):
-            if not (isinstance(one.func, ast.Name) and one.func.id in _QUIET):
-                return False
-        elif isinstance(one, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr | ast.Lambda | ast.comprehension):
-            return False
-    return True
+def _is_plain_case(case: ast.match_case, tree: ast.Module) -> bool:
+    """Return whether a case is of values that are written out, none of which it keeps, and of plain statements."""
+    kinds = ast.MatchValue | ast.MatchSingleton | ast.MatchOr | ast.MatchAs
+    patterns = [one for one in ast.walk(case.pattern) if isinstance(one, ast.pattern)]
+    written_out = all(isinstance(one, kinds) and getattr(one, "name", None) is None for one in patterns)
+    return written_out and case.guard is None and all(is_plain_statement(one, tree) for one in case.body)

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from parity.checks.judging.for_people import is_only_shown
+from parity.checks.judging.guards import guarded
 from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.running import called_name
@@ -31,8 +32,8 @@ def decided_by(
         there: Whether it counts that something is there at all, which `is None` asks.
         flags: What flags in its condition were set to: `done = c >= N` before `if done:`.
     """
-    if isinstance(node, ast.If) and is_table(node):
-        return set()
+    if isinstance(node, ast.If) and (is_table(node) or id(node) in guarded(tree)):
+        return set()  # what a guard of plain statements is for is measured (`choices`)
     if isinstance(node, ast.If | ast.While):
         names, body = names_in(node.test).union(*map(names_in, flags)), [*node.body, *node.orelse]
         # What is made anew where it is too short, or is not there, decides nothing by what is in it: rotary
@@ -41,6 +42,10 @@ def decided_by(
         if anew and _assigned(body) <= anew and not _acts(body, writes if there else frozenset()):
             names -= anew
         return names if any(_matters(child, names, writes, tree) for child in body) else set()
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.BoolOp):  # c > N and f()
+        *tests, last = node.value.values
+        names = {name for test in tests for name in names_in(test)}
+        return names if _matters(ast.copy_location(ast.Expr(last), node), names, writes, tree) else set()
     found: set[str] = set()
     if isinstance(node, ast.Return) and node.value is not None:
         # a mean that is guarded against nothing to divide by; what it is for is measured (`choices`)
@@ -173,7 +178,7 @@ def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int], tree:
     for node in ast.walk(statement):
         if isinstance(node, ast.Break | ast.Continue | ast.Return | ast.Raise):
             return True
-        if isinstance(node, ast.Call) and (called_name(node) in _ACTS or called_name(node) in _movers(tree)):
+        if isinstance(node, ast.Call) and called_name(node) in _ACTS | _movers(tree):
             return True
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -200,14 +205,17 @@ def _moves(node: ast.Assign | ast.AugAssign) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _movers(tree: ast.Module) -> frozenset[str]:
-    """Return the names of the functions of a module that move a value: `reduce()`, which lowers a rate."""
+    """Return the names of the functions of a module that move a value, or end by an error.
+
+    As `reduce()`, which lowers a rate, and `stop()`, which raises whenever it is called.
+    """
     found: set[str] = set()
     for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and any(
-            isinstance(one, ast.Assign | ast.AugAssign) and _moves(one)
-            for statement in function.body
-            for one in ast.walk(statement)
-        ):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        parts = [one for statement in function.body for one in ast.walk(statement)]
+        raises = any(isinstance(statement, ast.Raise) for statement in function.body)
+        if raises or any(isinstance(one, ast.Assign | ast.AugAssign) and _moves(one) for one in parts):
             found.add(function.name)
     names = [one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
     return frozenset(name for name in found if names.count(name) == 1)

@@ -285,15 +285,17 @@ class TwoStates(NamedTuple):
                 come last, and so do those that are absent only because what has them is absent.
         """
 
-        def key(path: str) -> tuple[int, str]:
+        def key(path: str) -> tuple[int, bool, str]:
             component = self.component(path)
             one_lacks_it = path not in self.left.leaves or path not in self.right.leaves
             if component in _WITH_ITS_OWNER and one_lacks_it:
-                return len(order), path
+                return len(order), False, path
+            # a tensor that no state_dict has is made of those that one has, as a weight of its mask
+            made = component == "model.buffers" and self.leaf(path).role != "state"
             for at, prefix in enumerate(order):
                 if component == prefix or component.startswith(f"{prefix}."):
-                    return at, path
-            return len(order), path
+                    return at, made, path
+            return len(order), made, path
 
         return sorted(paths, key=key)
 

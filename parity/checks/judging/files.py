@@ -8,6 +8,7 @@ says it keeps them by.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -224,6 +225,8 @@ def judge_files(
     chance = {without_digits(name) for name in names ^ names_again}  # names that equal runs do not share
     added = {without_digits(name) for name in earlier}
     kept = Counter(without_digits(name) for name in names_got)
+    timed = {name.rpartition(TIMED)[0] for name in names_got if TIMED in name}
+    repeated = {family for family in timed if _only_repeats(family, expected, got, noise)}
     for name in sorted(names ^ names_got):
         family = without_digits(name)
         if family in chance or is_within(name, own):
@@ -236,7 +239,8 @@ def judge_files(
         # files with a time in their names a process may write one of its own
         its_own = name not in names and (family not in families or (TIMED in name and numbers[family] == 1))
         takes_a_place = name in earlier or (family in added and kept[family] >= numbers[family])
-        (out.bookkeeping if its_own or takes_a_place else out.broken).append(item)
+        again_written = name.rpartition(TIMED)[0] in repeated and name not in names
+        (out.bookkeeping if its_own or takes_a_place or again_written else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
     for path in sorted(differing(expected, got)):
@@ -257,12 +261,64 @@ def judge_files(
         # events that were not flushed at the kill are gone: a curve with a hole is no other curve
         harmless = harmless or (name.rpartition("/")[2] == CURVES and path not in got)
         (out.bookkeeping if harmless else out.broken).append(item)
+    out.bookkeeping += [
+        Evidence(_component(path, "checkpoint"), path, end, "absent", leaf.text, "in the folder at the end")
+        for path, leaf in sorted(_further_lines(expected, got, noise).items())
+        if not is_within(path.partition(":")[0], own)
+    ]
     return out
+
+
+_AGAIN = re.compile(r" \(\d+\)$")
+"""At the end of a line that a file has several times: which of them it is."""
+
+
+def _further_lines(expected: PathLeaves, got: PathLeaves, noise: Collection[str]) -> dict[str, Leaf]:
+    """Return the lines of texts that the resumed run alone wrote and that are of a kind the other run writes too.
+
+    As an event that is told once more, at another step. A process may say so when it begins or goes on, so such lines
+    are listed; those of a kind of their own, such as `resumed from 12`, are not.
+    """
+    theirs = {path for path, leaf in expected.items() if leaf.kind == "line"}
+    kinds, chance = (
+        {without_digits(path) for path in theirs},
+        {path.partition(":")[0] for path in noise if path in theirs},
+    )
+    return {
+        path: leaf
+        for path, leaf in got.items()
+        if leaf.kind == "line" and path not in expected and without_digits(_AGAIN.sub("", path)) in kinds
+        and path.partition(":")[0] not in chance
+    }  # fmt: skip
 
 
 def _component(name: str, otherwise: str) -> str:
     """Return what a difference in a file is called: a word for the reader, nothing depends on it."""
     return "best" if "best" in name.lower() else otherwise
+
+
+def _only_repeats(family: str, expected: PathLeaves, got: PathLeaves, noise: Collection[str]) -> bool:
+    """Return whether files with times in their names are more of the same: steps made again wrote theirs once more.
+
+    Args:
+        family: Their name without digits.
+        expected: What the uninterrupted run left, names with times replaced.
+        got: The same of the resumed one.
+        noise: Paths in which equal runs differ.
+    """
+    start = f"{family}{TIMED}"
+    chance = {path.partition(":")[2] for path in noise if path.startswith(start)}
+
+    def contents_of(leaves: PathLeaves) -> list[frozenset[tuple[str, str]]]:
+        found: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for path, leaf in leaves.items():
+            name, _, inside = path.partition(":")
+            if name.startswith(start):
+                found[name].update(() if inside in chance else ((inside, leaf.text),))
+        return [frozenset(one) for one in found.values()]
+
+    theirs, ours = contents_of(expected), contents_of(got)
+    return all(ours) and len(ours) > len(theirs) and set(ours) == set(theirs)
 
 
 def _only_the_end(name: str, expected: Mapping[str, Leaf], got: Mapping[str, Leaf]) -> bool:
@@ -286,6 +342,8 @@ class ProcessStart:
     """Values that no step changed and that differ: of the uninterrupted run, and of the resumed one."""
     files: frozenset[str] = frozenset()
     """Files that the resumed process wrote before its first mark and not after it."""
+    restarts: int = 0
+    """Processes before it: what a trainer counts that counts its restarts."""
 
     def tells(self, name: str, leaf: Leaf, other: Leaf | None, start: int) -> bool:
         """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step.
@@ -301,7 +359,7 @@ class ProcessStart:
         if other is None or leaf.digest not in _NOTHING:
             return False
         text = leaf.digest == "None" and other.kind == "str"
-        if not text and other.digest not in (str(start), "True"):
+        if not text and other.digest not in (str(start), *map(str, range(1, self.restarts + 1)), "True"):
             return False
         if name in self.files:
             return True
@@ -311,19 +369,22 @@ class ProcessStart:
         )
 
 
-def begun_of(reference: Trace, resumed: Trace) -> ProcessStart:
+def begun_of(reference: Trace, resumed: Trace, restarts: int = 0) -> ProcessStart:
     """Return how an uninterrupted run and a resumed one began.
 
     Args:
         reference: The uninterrupted run.
         resumed: The run of the process that resumed.
+        restarts: Processes that were killed before it.
     """
     if not resumed.marks:
         return ProcessStart()
     first, later = resumed.marks[0], {name for mark in resumed.marks[1:] for name in mark.saved}
     kept = [_unchanged(trace) for trace in (reference, resumed)]
     pairs = {(leaf.digest, kept[1][path].digest) for path, leaf in kept[0].items() if path in kept[1]}
-    return ProcessStart(frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later)
+    return ProcessStart(
+        frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later, restarts
+    )
 
 
 def _unchanged(trace: Trace) -> dict[str, Leaf]:

@@ -25,6 +25,7 @@ from parity.checks.judging.evidence import (
     after_resume,
     both_runs,
 )
+from parity.checks.judging.once import done_again
 from parity.checks.judging.ordering import (
     earliest,
     identifiers,
@@ -36,6 +37,7 @@ from parity.checks.judging.ordering import (
     with_data,
 )
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
+from parity.checks.judging.shortened import is_filled_otherwise, shortened
 from parity.checks.running import Mark, Trace
 
 __all__ = ["align", "judge_resumed", "judge_same", "varying"]
@@ -196,9 +198,15 @@ def _judge_states(
         modes = [e for e in lost if e.component == "model.mode" and seen.is_fleeting(e.path)]
         lost = [e for e in lost if e not in modes]
         causes = causes if lost or causes else seen.histories()
+        if not lost:
+            told = any(is_taken(e, uninterrupted) for e in causes)
+            less = shortened(states[0], seen.found[0], uninterrupted, records=not told)
+            less = [e for e in less if e.path not in {one.path for one in causes}]
+            causes = [*causes, *less] if told else [*less, *causes]
         known = causes if lost else with_data(causes, later, uninterrupted)
         seeds = seeds_of_loaders(lost, seen.settings() + known, uninterrupted)
-        found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted)
+        otherwise = {e.path for e in known if is_filled_otherwise(e.path, states)}
+        found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted, otherwise)
         if modes:
             shown = [e for e in found if e not in lost and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
@@ -243,6 +251,7 @@ def _judge_states(
             else:
                 out.bookkeeping.append(item)
         out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
+        out.broken += done_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
         others = [e for e in causes if e not in taken and e.path in out.lasting]
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]

@@ -9,7 +9,7 @@ derives again before it uses it: there the uninterrupted run keeps its value whi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.evidence import RANK, Evidence, TwoStates, Uninterrupted, after_resume
@@ -101,7 +101,8 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
     if later and later[0].component in DATA:
         position = [e for e in causes if e.component == "data.position"]
         if not position:  # what the batch is made with comes before the batch
-            made = [e for e in causes if is_read(e, uninterrupted) and e.component not in ("loss", "counters.step")]
+            read = [e for e in causes if is_read(e, uninterrupted) or _is_held(e, uninterrupted)]
+            made = [e for e in read if e.component not in ("loss", "counters.step")]
             causes = made + [e for e in causes if e not in made]
             if made and not any(e.component.startswith(_TELLING) for e in causes):
                 return [*made, later[0]._replace(component="data.position"), *causes[len(made) :]]
@@ -116,7 +117,7 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
         saved = [
             e
             for e in causes
-            if (is_read(e, uninterrupted) and not known)
+            if ((is_read(e, uninterrupted) or _is_held(e, uninterrupted)) and not known)
             or any(is_saved(word, uninterrupted.use.files) for word in identifiers(e.path))
         ]
         return saved + later[:1] + [e for e in causes if e not in saved]
@@ -135,12 +136,21 @@ def seeds_of_loaders(lost: list[Evidence], causes: list[Evidence], uninterrupted
     return idle if told else []
 
 
-def in_order(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
+def in_order(
+    lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted, otherwise: Collection[str] = ()
+) -> list[Evidence]:
     """Return what differs at the resume, arrays of unknown purpose behind numbers that tell a position.
 
     A batch that waits in a queue follows from the position of the data, whatever holds it.
+
+    Args:
+        lost: What differs and takes part in training by what it is.
+        causes: What else differs and may be the cause.
+        uninterrupted: What equal runs say.
+        otherwise: Paths of tables that a new process fills with other values.
     """
     filled = [e for e in lost + causes if uninterrupted.use.fills((identifiers(e.path) or [e.path])[-1])]
+    filled = [e for e in filled if e.path not in otherwise]
     lost = [e for e in lost if e not in filled]
     causes = [e for e in causes if e not in filled] + filled  # a new process fills them again
     unknown = [e for e in lost if e.component == e.path]
@@ -218,9 +228,9 @@ _SHARED = "torch.default_generator"
 
 def is_read(e: Evidence, uninterrupted: Uninterrupted) -> bool:
     """Return whether code that ran takes a value by its last name for more than a message."""
-    inner = OUTER.sub("", e.path)
+    inner = OUTER.sub("", e.path).removesuffix(".maxlen")  # a deque takes its limit by itself
     variable = re.fullmatch(r"(\w+)(\[.*\])*", inner, re.DOTALL)
-    name = VARIABLE + variable[1] if variable else INSIDE + (identifiers(e.path) or [e.path])[-1]
+    name = VARIABLE + variable[1] if variable else INSIDE + (identifiers(inner) or [inner])[-1]
     return uninterrupted.use.reads(name)
 
 
@@ -250,7 +260,31 @@ def earliest(
         holders = [e._replace(path=_container(e.path, both.left.leaves)) for e in found_here]
         if taken := [e for e, held in zip(found_here, holders, strict=True) if is_taken(held, uninterrupted)]:
             return taken
+        if index == 0:  # what an object of a library holds, such as its position, is taken by the name of the object
+            held = [e for e in found_here if e.path in uninterrupted.changing and _is_held(e, uninterrupted)]
+            if held:
+                return held
+        # one object of two names that is two after the resume: nothing differs there before a step changes one
+        apart = [p for p in differ if _is_parted(p, both)] if index == 0 else []
+        if apart:
+            return [both.evidence(p, after_resume(0)) for p in sorted(apart)]
     return []
+
+
+def _is_held(e: Evidence, uninterrupted: Uninterrupted) -> bool:
+    """Return whether code takes the variable that a value is in, and neither takes nor sets the value by its name."""
+    words, use = identifiers(OUTER.sub("", e.path)), uninterrupted.use
+    if len(words) < 2 or e.component == "loss" or use.reads(INSIDE + words[-1]) or use.sets(words[-1]):
+        return False
+    return use.reads(VARIABLE + words[0])
+
+
+def _is_parted(path: str, both: TwoStates) -> bool:
+    """Return whether a path is another name of an object in the uninterrupted run, and an object of its own now."""
+    left, right = both.left.leaves.get(path), both.right.leaves.get(path)
+    if left is None or left.role != "alias" or (right is not None and right.role == "alias"):
+        return False
+    return right is not None or any(p.startswith((f"{path}.", f"{path}[")) for p in both.right.leaves)
 
 
 def _container(path: str, leaves: Mapping[str, Leaf]) -> str:

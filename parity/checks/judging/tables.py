@@ -24,7 +24,7 @@ def is_table(node: ast.If) -> bool:
         case ast.Compare(left=key, ops=[ast.NotIn() | ast.In()], comparators=[table]):
             element = ast.unparse(ast.Subscript(table, key, ast.Load()))
         case _:
-            return _is_masked(node) or _is_keyed(node)
+            return _is_masked(node) or _is_keyed(node) or _is_pool(node)
     found = False
     kept: set[str] = set()
     assigned: set[str] = set()
@@ -78,6 +78,46 @@ def _is_keyed(node: ast.If) -> bool:
             case _:
                 return False
     return kept and names > 1
+
+
+def _is_pool(node: ast.If) -> bool:
+    """Return whether a condition asks if a pool has anything, and guards nothing but taking it, or making another.
+
+    As `if self.free: return self.free.pop()` before `return np.empty(n)`, buffers that are used again.
+
+    Args:
+        node: The condition with its branches.
+    """
+    match node.test:
+        case (
+            ast.Call(func=ast.Name(id="len"), args=[pool])
+            | ast.Compare(left=ast.Call(func=ast.Name(id="len"), args=[pool]), ops=[ast.Gt()])
+            | (ast.Name() | ast.Attribute() as pool)
+        ):
+            takes = tuple(f"{ast.unparse(pool)}.{method}(" for method in ("pop", "popleft"))
+        case _:
+            return False
+    names: set[str] = set()
+    made: set[str] = set()
+    for statement in node.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if ast.unparse(value).startswith(takes):
+                names.add(name)
+            case ast.Return(value=ast.expr() as value) if ast.unparse(value).startswith(takes) and not node.orelse:
+                names.add("")
+            case ast.AugAssign(target=ast.Name() | ast.Attribute(), op=ast.Add(), value=ast.Constant()):
+                continue
+            case _:
+                return False
+    for statement in node.orelse:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                made.add(name)
+            case ast.AugAssign(target=ast.Name() | ast.Attribute(), op=ast.Add(), value=ast.Constant()):
+                continue
+            case _:
+                return False
+    return bool(names) and made <= names
 
 
 def _is_masked(node: ast.If) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
-from parity.checks.judging.for_people import is_for_people, is_message
+from parity.checks.judging.for_people import is_for_people
+from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import by_function, first_line, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.running import SAVES, called_name, nested_locals
@@ -69,6 +70,10 @@ class Use:
         """
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _reading(file))
 
+    def uses(self, name: str) -> bool:
+        """Return whether code takes what a container of this name holds, beside changing it: orders suspects."""
+        return any(name in names and self.ran(file, line) for file in self.files for line, names in _using(file))
+
     def fills(self, name: str) -> bool:
         """Return whether a table or a mask of this name is filled on demand: orders suspects."""
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _filling(file))
@@ -90,6 +95,10 @@ class Use:
             one for file in self.files for line, one in _assigned_in_loops(file).get(name, ()) if self.ran(file, line)
         ]
         return value in found and "" not in found
+
+    def sets(self, name: str) -> bool:
+        """Return whether a function sets an attribute or key of this name: orders suspects."""
+        return any(name in names and self.ran(file, line) for file in self.files for line, names in _setting(file))
 
     def ran(self, file: str, line: int) -> bool:
         """Return whether a function was called, by its file and first line; 0 is the module itself."""
@@ -206,6 +215,39 @@ def _filling(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
                 for one in elements
                 if isinstance(one, ast.Attribute | ast.Name)
             )
+    return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+@functools.lru_cache(maxsize=64)
+def _setting(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the attributes and keys that it sets; 0 for the module."""
+    found: dict[int, set[str]] = {}
+    for node, line in by_function(source_tree(file)):
+        match node:
+            case (
+                ast.Attribute(attr=name, ctx=ast.Store())
+                | ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Store())
+            ):
+                found.setdefault(line, set()).add(name)
+    return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+@functools.lru_cache(maxsize=64)
+def _using(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
+    """Return for each function, by its first line, the names that it takes for more than to set or add an element."""
+    found: dict[int, set[str]] = {}
+    changed: set[int] = set()
+    for node, line in by_function(source_tree(file)):
+        if isinstance(node, ast.Call) and is_message(node, source_tree(file)):
+            changed.update(map(id, ast.walk(node)))
+        match node:
+            case (
+                ast.Subscript(value=base, ctx=ast.Store()) | ast.Expr(value=ast.Call(func=ast.Attribute(value=base)))
+            ):
+                changed.add(id(base))
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                if id(node) not in changed:
+                    found.setdefault(line, set()).add(name)
     return tuple((line, frozenset(names)) for line, names in found.items())
 
 

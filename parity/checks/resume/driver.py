@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import sides
-from parity.capture import Leaf, StateSnapshot, differing
+from parity.capture import Leaf, differing
 from parity.checks.judging import (
     NONE,
     EqualRunsEnvelope,
@@ -17,10 +17,10 @@ from parity.checks.judging import (
     Kill,
     Meant,
     Outcome,
-    TwoStates,
+    ProcessStart,
     Uninterrupted,
+    after_resume,
     begun_of,
-    both_runs,
     is_floating,
     is_unfinished,
     judge_files,
@@ -30,13 +30,12 @@ from parity.checks.judging import (
     judge_same,
     on_their_way,
     own_folders,
-    stepwise,
-    text_of,
 )
+from parity.checks.resume.intervals import Intervals
 from parity.checks.resume.loss_curve import loss_curves
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.resume.taken import TakenValues
-from parity.checks.resume.trained import equal_so_far, is_training, lost_numbers, put_back_later
+from parity.checks.resume.trained import equal_so_far, lost_numbers
 from parity.checks.running import (
     Reader,
     Request,
@@ -193,7 +192,12 @@ class Driver:
         return replace(self.reference, marks=[known.get(mark.step, mark) for mark in self.reference.marks])
 
     def trains_alike(self, other: Trace) -> bool:
-        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope."""
+        """Return whether an uninterrupted run trains as the reference does: bit by bit, or within the envelope.
+
+        One that ends at another step does not.
+        """
+        if len(other.marks) != len(self.reference.marks):
+            return False
         if self.envelope is not None:
             found = self.envelope.judge(other, other.marks[0].step)
             return not found.broken and not found.too_wide
@@ -218,7 +222,9 @@ class Driver:
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
         self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
         if outcome.first is not None:
-            outcome.broken = self.taken.unread_last(outcome.broken, outcome.first[0], len(self.reference.marks))
+            seen = outcome.first[0], len(self.reference.marks), self.uninterrupted.use
+            outcome.broken = self.taken.unread_last(outcome.broken, *seen)
+        _put_roots_first(outcome, trace.of_python)
         self._leave_out_what_is_meant(outcome)
         if trace.end in ("failed", "lost"):
             outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
@@ -232,7 +238,8 @@ class Driver:
         live = not outcome.broken  # what is found from here on is what the run left or gave back
         if live and trace.end == "finished" and scenario.name != "best":
             earlier = set(left) - self.reference.names if scenario.name == "extend" else set()
-            for found in (self._judge_files(folder, trace, left, earlier), self._judge_returned(trace)):
+            begun = begun_of(self.reference, trace, len(before))
+            for found in (self._judge_files(folder, trace, left, begun, earlier), self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
             if not outcome.broken and self.of_numbers:
@@ -264,7 +271,7 @@ class Driver:
         return Evidence(component, "function", step, "a run that continues", last, "at the resume")
 
     def _judge_files(
-        self, folder: Path, trace: Trace, left: Collection[str], earlier: Collection[str] = ()
+        self, folder: Path, trace: Trace, left: Collection[str], begun: ProcessStart, earlier: Collection[str] = ()
     ) -> Outcome:
         new = {name for name in trace.names if name not in left and name not in self.reference.names}
         own = own_folders(new, self.reference.names)
@@ -275,7 +282,6 @@ class Driver:
                 self._left = contents(self.root / "reference", readers, logs)
         expected, got = self._left, contents(folder, readers, logs)
         steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
-        begun = begun_of(self.reference, trace)
         again = expected if self.envelope is None else self._noisy(expected, readers)
         found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
         if found.broken and self.envelope is None:
@@ -309,51 +315,17 @@ class Driver:
 
     def _drive_options(self, scenario: Scenario) -> Outcome:
         """Compare a run with other intervals: what is trained must not change."""
-        out = Outcome()
         folder = self.root / f"scenario-{scenario.name}"
         trace = self.run(folder, self.kept(self.asked(scenario)))
         if trace.end != "finished":
             self.closed[scenario.name] = f"the function failed with {scenario.options}"
-            return out
+            return Outcome()
         when = f"with {', '.join(f'{k}={v}' for k, v in scenario.options.items())}, never stopped"
-        ignored = self.uninterrupted.noise | self.uninterrupted.rounded
-        often = self.uninterrupted.stepwise & stepwise(trace.marks)
-        states = both_runs(self.reference.marks, trace.marks)
-        parted = [self._parted(both, ignored, often) for both in states]
-        lazy = put_back_later(parted)
-        for at, (both, differ) in enumerate(zip(states, parted, strict=True)):
-            out.compared += 1
-            a, b = both.left.leaves, both.right.leaves
-            found = [Evidence(a[p].component, p, both.step, a[p].text, text_of(b.get(p)), when) for p in differ]
-            if at in lazy:
-                out.bookkeeping += found
-                continue
-            if differ and self._decided_by_evaluation(both.left, both.right):
-                out.notes.append(f"{when}: the schedule follows the evaluations, so training may differ")
-                break
-            if differ:
-                out.broken += sorted(found, key=lambda e: (not e.component.startswith("rng"), e.path))
-                break
-        else:
-            if self.envelope is not None:
-                _judge_by(self.envelope, out, trace, when)
+        intervals = Intervals(self.run, self.root, self.whole, self.reference, self.uninterrupted)
+        out, to_the_end = intervals.judge(trace, scenario.options, when)
+        if to_the_end and self.envelope is not None:
+            _judge_by(self.envelope, out, trace, when)
         return out
-
-    def _parted(self, both: TwoStates, ignored: Collection[str], often: Collection[str]) -> list[str]:
-        """Return the paths of what is trained in which a run with other intervals differs at a mark."""
-        return [
-            p for p, leaf in both.left.leaves.items()
-            if p not in ignored and not both.left.is_dead(p) and is_training(p, leaf, self.uninterrupted, often)
-            and not leaf.same(both.right.leaves.get(p))
-        ]  # fmt: skip
-
-    def _decided_by_evaluation(self, left: StateSnapshot, right: StateSnapshot) -> bool:
-        """Return whether rates differ too, and follow evaluations by design, as on a plateau."""
-        plateau = any(leaf.component == "schedule.num_bad_epochs" for leaf in left.leaves.values())
-        rates = [
-            p for p, leaf in left.leaves.items() if leaf.component.startswith("schedule") and leaf.role == "state"
-        ]
-        return plateau and any(not left.leaves[p].same(right.leaves.get(p)) for p in rates)
 
     def _drive_extend(self, scenario: Scenario) -> Outcome:
         folder = self.root / f"scenario-{scenario.name}"
@@ -374,6 +346,24 @@ class Driver:
         left = list_folder(folder)
         trace = self.run(folder, self.kept(self.whole))
         return self._judge_run(scenario, trace, 0, folder, [short], left)
+
+
+def _put_roots_first(outcome: Outcome, of_python: Collection[str]) -> None:
+    """Put what differs at the resume, and is taken, before what a decision or the number of marks shows later.
+
+    What only frames of Python's own library lead to, as those of an event loop, comes after all else.
+    """
+    around = tuple(f"{name}()." for name in of_python)
+    outcome.broken.sort(key=lambda e: e.path.startswith(around))
+    ends = [e for e in outcome.broken if e.path == "marks" and e.when == "at the end"]
+    others = [e for e in outcome.broken if e not in ends]
+    at_once = any(e.when == after_resume(0) for e in others)
+    roots = [] if at_once else [e for e in outcome.earliest if e.when == after_resume(0) or not others]
+    found = {e.path for e in others}
+    roots = [e for e in roots if e.path in found] or roots  # what was found by itself differs there already
+    known = {e.path for e in roots}
+    outcome.broken = (roots + [e for e in others if e.path not in known] + ends) if outcome.broken else []
+    outcome.bookkeeping = [e for e in outcome.bookkeeping if not outcome.broken or e.path not in known]
 
 
 def _judge_by(envelope: EqualRunsEnvelope, out: Outcome, trace: Trace, when: str = "") -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from parity.capture import differing
 from parity.checks.judging import (
     LIMIT,
+    NONE,
     Evidence,
     Meant,
     Outcome,
@@ -29,6 +30,7 @@ from parity.checks.judging import (
     observe_effects,
     parted_paths,
     ranks_apart,
+    say_unmeasured,
     suspect,
     uninterrupted_of,
     varying,
@@ -264,6 +266,10 @@ class Session:
         if verdict == "holds" and (found := not_finite(self.driver.reference, self.driver.uninterrupted.changing)):
             verdict = "inconclusive"
             self.notes.append(found)
+        if verdict == "holds":
+            last = marks[-1].snapshot.leaves
+            listed = [one.path for one in self.bookkeeping if last.get(one.path, NONE).role == "scalar"]
+            self.notes += say_unmeasured(self.driver.uninterrupted.use, listed)
         return self._record(verdict, trained)
 
     def _first_run(self, asked: Request) -> Trace:

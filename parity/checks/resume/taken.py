@@ -89,8 +89,8 @@ class TakenValues:
             outcome.unsure = True
             outcome.notes.append(UNTAKEN.format(holder=holder))
 
-    def unread_last(self, broken: list[Evidence], at: int, marks: int) -> list[Evidence]:
-        """Return suspects with those behind all others that are not there at the resume, and that nobody misses.
+    def unread_last(self, broken: list[Evidence], at: int, marks: int, use: Use) -> list[Evidence]:
+        """Return suspects with those behind all others that differ at the resume, and that the next step sets unread.
 
         As an attribute that every batch sets before it reads it. Measured only where one would be named first.
 
@@ -98,13 +98,19 @@ class TakenValues:
             broken: Suspects in order.
             at: Mark of the uninterrupted run that the resume is at.
             marks: Marks of the uninterrupted run.
+            use: What of the trainer's source ran.
         """
-        absent = [e for e in broken if e.got in ("absent", "None") and e.when == after_resume(0)]
-        others = [e for e in broken if e not in absent and e.when == after_resume(0)]
-        if not others or not absent or broken[0] not in absent:
+        here = [e for e in broken if e.when == after_resume(0)]
+        doubtful = [
+            e for e in here if e.got in ("absent", "None") or (not is_variable(e.path) and use.sets(_name(e)))
+        ]
+        others = [e for e in here if e not in doubtful]
+        if len(here) < 2 or not doubtful or broken[0] not in doubtful:
             return broken
-        accesses = self._accesses(frozenset(map(_name, absent)), marks)
-        unread = [e for e in absent if is_unread(_name(e), accesses, at + 1, at + 1, written=True, ever=False)]
+        accesses = self._accesses(frozenset(map(_name, doubtful)), marks)
+        unread = [e for e in doubtful if is_unread(_name(e), accesses, at + 1, at + 1, written=True, ever=False)]
+        if not others and len(unread) == len(doubtful):
+            return broken
         return [e for e in broken if e not in unread] + unread
 
     def _decided(self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use) -> set[Evidence]:

@@ -20,7 +20,7 @@ from parity.checks.running.nudge import nudge_parameters
 from parity.checks.running.rank import Rank
 from parity.checks.running.regions import RegionWatch
 from parity.checks.running.run import AT_ENTRY, Mark, Request, Trace, TraceWriter
-from parity.checks.running.source import is_users
+from parity.checks.running.source import is_pythons, is_users
 from parity.checks.running.turned import TurnDeadline
 from parity.errors import ParityError
 
@@ -161,6 +161,7 @@ class Recorder:
         snapshot = self.snapshot(scopes, state, keep=keep, finite=number >= self.request.steps - 1)
         found = Mark(number, snapshot, *self._changed(), read=read)
         self.trace.marks.append(found)
+        self.trace.of_python |= {scope.name for scope in scopes if scope.name and is_pythons(scope.code.co_filename)}
         if not self.trace.code[0] and scopes:
             self.trace.code = (scopes[0].code.co_filename, scopes[0].code.co_firstlineno)
         if self.writer is not None:

@@ -167,6 +167,8 @@ class Trace:
     folder: Path = Path()
     code: tuple[str, int] = ("", 0)
     """File and first line of the function whose frame holds the marks."""
+    of_python: set[str] = field(default_factory=set)
+    """Functions of Python's own library whose frames lie around the marks, such as those of an event loop."""
     loop: LoopEntry | None = None
     """Where the body of the loop begins that the marks are made in; None where the mark begins it."""
     entry: StateSnapshot | None = None

@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 from parity.capture import is_library_file
 from parity.checks.running.run import Trace
 
-__all__ = ["EVALUATES", "SAVES", "called_name", "is_users", "nested_locals", "writes"]
+__all__ = ["EVALUATES", "SAVES", "called_name", "is_pythons", "is_users", "nested_locals", "writes"]
 
 SAVES = re.compile(r"(^|_)(save\w*|checkpoint\w*|ckpt|dump\w*|export\w*|snapshot)($|_)", re.IGNORECASE)
 EVALUATES = re.compile(r"(^|_)(eval\w*|valid\w*|val|test|estimate\w*)($|_)", re.IGNORECASE)
@@ -56,6 +57,13 @@ def nested_locals(tree: ast.Module) -> Mapping[int, frozenset[str]]:
 def is_users(file: str) -> bool:
     """Return whether a source file is the user's: neither of Python, nor installed, nor of this suite."""
     return not (file.startswith(_SUITE) or is_library_file(file))
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def is_pythons(file: str) -> bool:
+    """Return whether a source file is of Python's standard library, as those of asyncio."""
+    below = os.path.join(sysconfig.get_path("stdlib"), "")
+    return file.startswith(below) and not set(Path(file).parts) & {"site-packages", "dist-packages"}
 
 
 _ROOT = Path(__file__).parents[3]

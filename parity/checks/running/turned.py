@@ -32,18 +32,22 @@ class Turn(NamedTuple):
     begin: tuple[int, int]
     """Line and column, as `ast` counts them."""
     end: tuple[int, int]
+    never: bool = False
+    """Whether its branch is not taken at all, in place of the other one."""
 
 
 class _Turner(ast.NodeTransformer):
-    """Exchanges the values of conditional expressions, branches, comparisons, and `min` with `max`."""
+    """Exchanges the values of conditional expressions, branches, cases, comparisons, and `min` with `max`."""
 
-    def __init__(self, places: Collection[tuple[tuple[int, int], tuple[int, int]]]) -> None:
-        self._places = frozenset(places)
+    def __init__(self, turns: Collection[Turn]) -> None:
+        self._never = {(turn.begin, turn.end): turn.never for turn in turns}
 
     def visit(self, node: ast.AST) -> Any:
         self.generic_visit(node)
-        if not isinstance(node, ast.expr | ast.If) or place_of(node) not in self._places:
+        if not isinstance(node, ast.expr | ast.If | ast.Match) or place_of(node) not in self._never:
             return node
+        if self._never[place_of(node)]:
+            return _not_taken(node)
         match node:
             case ast.IfExp():
                 node.body, node.orelse = node.orelse, node.body
@@ -51,9 +55,41 @@ class _Turner(ast.NodeTransformer):
                 node.ops = [INVERSE[type(op)]()]
             case ast.Call(func=ast.Name(id=("min" | "max") as name)):
                 node.func = ast.copy_location(ast.Name("max" if name == "min" else "min", ast.Load()), node.func)
+            case ast.Subscript(slice=index):
+                # the element as far from the other end: a valid index stays one
+                node.slice = _copied(node, f"~({ast.unparse(index)})")
+            case ast.Call(func=ast.Attribute(value=of), args=[_, default]):
+                first = f"next(iter(({ast.unparse(of)}).values()), {ast.unparse(default)})"
+                return _copied(node, first)
+            case ast.BinOp(op=ast.FloorDiv()) | ast.Call(func=ast.Name(id="int")):
+                return _copied(node, f"({ast.unparse(node)}) + 1")
+            case ast.Match(cases=cases):
+                bodies = [case.body for case in cases]
+                for case, body in zip(cases, [*bodies[1:], bodies[0]], strict=True):
+                    case.body = body
             case ast.If(test=test):
                 node.test = ast.copy_location(ast.UnaryOp(ast.Not(), test), test)
         return node
+
+
+def _copied(place: ast.expr, source: str) -> ast.expr:
+    """Return an expression of its source, at the place of another one."""
+    made = ast.parse(source, mode="eval").body
+    for one in ast.walk(made):
+        ast.copy_location(one, place)
+    return made
+
+
+def _not_taken(node: ast.expr | ast.stmt) -> ast.AST:
+    """Return a condition or a branch as if its comparison were never true; what else a node is stays as it is."""
+    part = node.test if isinstance(node, ast.If | ast.IfExp) else node
+    if not isinstance(part, ast.expr) or not isinstance(node, ast.If | ast.IfExp | ast.Compare):
+        return node
+    never = ast.copy_location(ast.BoolOp(ast.And(), [ast.copy_location(ast.Constant(False), part), part]), part)
+    if isinstance(node, ast.If | ast.IfExp):
+        node.test = never
+        return node
+    return never
 
 
 def place_of(node: ast.expr | ast.stmt) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -74,7 +110,7 @@ def turned(turns: Collection[Turn], *others: Any) -> Iterator[None]:
     exchanged: list[tuple[FunctionType, CodeType]] = []
     try:
         for file in {turn.file for turn in turns}:
-            codes = _turned_codes(file, [(turn.begin, turn.end) for turn in turns if turn.file == file])
+            codes = _turned_codes(file, [turn for turn in turns if turn.file == file])
             for function in _functions(file, others):
                 code = function.__code__
                 new = codes.get((code.co_qualname, code.co_firstlineno))
@@ -123,13 +159,11 @@ def _is_filled(cell: CellType) -> bool:
         return False
 
 
-def _turned_codes(
-    file: str, places: Collection[tuple[tuple[int, int], tuple[int, int]]]
-) -> dict[tuple[str, int], CodeType]:
+def _turned_codes(file: str, turns: Collection[Turn]) -> dict[tuple[str, int], CodeType]:
     """Return the turned code of each function of a file, by its name and first line, where these tell it."""
     try:
         with open(file, encoding="utf-8") as source:
-            tree = _Turner(places).visit(ast.parse(source.read()))
+            tree = _Turner(turns).visit(ast.parse(source.read()))
         waiting = [compile(tree, file, "exec", dont_inherit=True)]
     except (OSError, SyntaxError, ValueError):
         return {}
