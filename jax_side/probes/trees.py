@@ -142,7 +142,8 @@ def _nnx(module: Any) -> ModelTree:
         for name, (which, at) in places.items():
             leaves[which][at] = values[name]
         states = [jax.tree_util.tree_unflatten(tree, one) for one, (_, tree) in zip(leaves, split, strict=True)]
-        return nnx.merge(graph, *states, rest)
+        # a key's count moves where the model drops, and belongs to the trace in which the model is made
+        return nnx.merge(graph, *states, jax.tree.map(lambda one: one, rest))
 
     modes = modes_of(type(module).__call__)
 

@@ -69,7 +69,9 @@ def made(cls=Net, **how):
     return lambda: eqx.nn.make_with_state(cls)(**how, key=jax.random.key(0))
 
 
-@pytest.mark.parametrize(("cls", "mode"), [(Net, "batch"), (Net, "ema"), (Batched, "batch")])
+@pytest.mark.parametrize(
+    ("cls", "mode"), [(Net, "batch"), pytest.param(Net, "ema", marks=pytest.mark.soak), (Batched, "batch")]
+)
 def test_running_statistics_are_mapped_and_proven(cls, mode):
     found = parity.map_models(torch=TorchNet, jax=made(cls, mode=mode), inputs=["f[8,6]"])
     assert found.verdict == "holds", found.text()
