@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jax_side.formats.optimizer_template import optimizer_template
     from jax_side.formats.orbax_manager import drafts
     from jax_side.formats.quiet import prepare_process
+    from jax_side.formats.taken_over import FilledState, take_over
     from jax_side.formats.transformations import transformations_of
     from jax_side.formats.writers import writers
     from jax_side.inference import export_params, load_model
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckpointManager",
     "Checkpoints",
+    "FilledState",
     "JaxTrainer",
     "RestoredTree",
     "Rule",
@@ -42,6 +44,7 @@ __all__ = [
     "restore",
     "save",
     "shared_programs",
+    "take_over",
     "topology",
     "transformations_of",
     "writers",
@@ -50,6 +53,7 @@ __all__ = [
 _MODULES = {
     "CheckpointManager": "jax_side.trees",
     "Checkpoints": "jax_side.checkpoint",
+    "FilledState": "jax_side.formats.taken_over",
     "JaxTrainer": "jax_side.train",
     "RestoredTree": "jax_side.trees",
     "Rule": "jax_side.trees",
@@ -65,6 +69,7 @@ _MODULES = {
     "restore": "jax_side.trees",
     "save": "jax_side.trees",
     "shared_programs": "jax_side.compiled",
+    "take_over": "jax_side.formats.taken_over",
     "topology": "jax_side.placement",
     "transformations_of": "jax_side.formats.transformations",
     "writers": "jax_side.formats.writers",

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from jax_side.probes.calls import CallRecorder, recorded
 from jax_side.probes.islands import lifted
-from jax_side.probes.trees import ModelTree, modes_of, tree_of
+from jax_side.probes.paths import modes_of
+from jax_side.probes.sown import traced_calls
+from jax_side.probes.trees import ModelTree, tree_of
 from parity.contract import Evaluation, Inputs, Island, ModuleCall, Weigh
 from parity.errors import SpecError
 
@@ -54,7 +56,7 @@ class JaxProbe:
         self.fixed = tuple(self._rest)
         self.ties: Mapping[str, tuple[str, ...]] = {}
         self.statistics, self.collections = tree.statistics & set(moving), tree.collections
-        self.dropped = tree.dropped
+        self.dropped = tuple(tree.dropouts.values())
         self._called: dict[str, Mapping[str, object]] = {}
         self._programs: dict[tuple[Any, ...], Any] = {}
         self._lifted, self._narrow = tree, ()  # type: tuple[ModelTree, tuple[str, ...]]
@@ -160,10 +162,18 @@ class JaxProbe:
             self._called |= {path: _settings(module) for path, module in recorder.modules.items()}
             return _floats(returned), [(taken, made) for _, _, taken, made in recorder.seen]
 
-        _, shapes = jax.eval_shape(run, held, None)
+        trace = None
+        if (watched := tree.watched) is not None:
+            trace = traced_calls(lambda held, watch: _floats(watched({**self._rest, **held}, inputs, watch)), held)
+        calling = run if trace is None else trace.run
+        _, shapes = jax.eval_shape(calling, held, None)
         moves = [[jnp.zeros(one.shape, jnp.float64) for one in made] for _, made in shapes]
-        wide = lifted(run, found) if lift else run
+        wide = lifted(calling, found) if lift else calling
         (outputs, seen), back = jax.vjp(wide, held, moves)
+        if trace is not None:
+            told[:] = trace.told
+            called = {path for path, _ in told}
+            self.dropped = tuple(rate for path, rate in tree.dropouts.items() if path not in called)
         gradients: dict[str, NDArray[np.float64]] = {}
         grads: list[list[Any]] = [[None] * len(made) for _, made in seen]
         if weigh is not None:
@@ -182,12 +192,16 @@ class JaxProbe:
         """Return the plain values of a module, such as `epsilon`."""
         if path in self._called:  # modules of linen that are made while it is called
             return self._called[path]
-        module = self.tree.module
+        module = self.tree.module if self.tree.built is None else self.tree.built
         for key in path.split(".") if path else ():
             if module is None:
                 return {}
             module = module[int(key)] if key.isdigit() else getattr(module, key, None)
-        return {} if module is None else _settings(module)
+        found = {} if module is None else _settings(module)
+        if self.tree.built is not None and "momentum" in found and "eps" in found:
+            # the momentum of equinox is the weight of the old value, which a comparison knows by Flax's word
+            found["epsilon"] = found.pop("eps")
+        return found
 
 
 def _settings(module: Any) -> dict[str, object]:

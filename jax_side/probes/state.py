@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from jax_side.probes.equinox_models import parts_of_state
 from jax_side.probes.islands import lifted
-from jax_side.probes.trees import keys_of
+from jax_side.probes.paths import keys_of
 from parity.contract import Island, StateView
 
 __all__ = ["LiftedStep", "view_of"]
@@ -73,6 +74,9 @@ class _PytreeWalk:
                 if hasattr(leaf, "dtype"):
                     name = keys_of([key for key in keys if getattr(key, "name", "") != "value"])
                     self.keep(f"{dot}{name}", leaf, name if value is self.model else None)
+        elif (parts := parts_of_state(value)) is not None:
+            for key, one in parts.items():
+                self.visit(f"{dot}{key}", one, deep)
         elif isinstance(value, Mapping):
             for key, one in value.items():
                 self.visit(f"{dot}{key}", one, deep)

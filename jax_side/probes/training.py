@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from jax_side.probes.calls import CallRecorder, recorded
 from jax_side.probes.islands import lifted
+from jax_side.probes.masks import given_masks
 from jax_side.probes.model import JaxProbe
 from jax_side.probes.state import LiftedStep, view_of
-from parity.contract import Island, LossEvaluation, ModelProbe, Precision, StateView, StepBatch
+from parity.contract import DropoutMasks, Island, LossEvaluation, ModelProbe, Precision, StateView, StepBatch
 from parity.errors import SpecError
 
 __all__ = ["open_trainer"]
@@ -41,15 +42,18 @@ class JaxPort:
         self.lifted = LiftedStep(functions["step"]) if "step" in functions else None
 
     def loss(
-        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64"
-    ) -> LossEvaluation:
+        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64", *,
+        masks: DropoutMasks | None = None,
+    ) -> LossEvaluation:  # fmt: skip
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
         batch = _narrowed(batch, precision)
         arrays = {name: one for name, one in batch.items() if isinstance(one, np.ndarray)}
         rest = {name: one for name, one in batch.items() if name not in arrays}
-        with self._wide("loss", precision):
+        if masks is not None and self.model.tree.dropouts:
+            raise SpecError("dropout", f"of {self.model.name}: modules of equinox are given no masks")
+        with self._wide("loss", precision, drops=masks is not None), given_masks(masks):
             held = {path: jnp.asarray(values[path], precision) for path in self.model.leaves}
-            program, plain, found = self._program(rest, arrays, precision)
+            program, plain, found = self._program(rest, arrays, precision, drops=masks is not None)
             try:
                 (loss, (inputs, outputs)), grads = program(held, arrays)
             except jax.errors.JAXTypeError:  # it looks at values of the batch: they are constants of the program then
@@ -65,14 +69,19 @@ class JaxPort:
         taken, shown = (tuple(np.asarray(one, np.float64) for one in arrays) for arrays in (inputs, outputs))
         return LossEvaluation(float(loss), gradients, shown, taken, tuple(found.values()))
 
-    def _program(self, rest: Mapping[str, Any], arrays: Mapping[str, Any], precision: Precision) -> Any:
-        """Return the loss with its gradients, compiled and as it is; kept for batches of the same shapes."""
+    def _program(
+        self, rest: Mapping[str, Any], arrays: Mapping[str, Any], precision: Precision, *, drops: bool = False
+    ) -> Any:
+        """Return the loss with its gradients, compiled and as it is; kept for batches of the same shapes.
+
+        One that drops is traced anew each time, as its masks are constants of the trace.
+        """
         key = (precision, repr(rest), repr({name: (one.shape, one.dtype) for name, one in arrays.items()}))
-        if key not in self._programs:
+        if drops or key not in self._programs:
             found: dict[tuple[str, str], Island] = {}
 
             def run(held: dict[str, Any], arrays: Any) -> Any:
-                model, outputs = self._recorded(held)
+                model, outputs = self._recorded(held, drops=drops)
                 with outputs as seen:
                     made = self.functions["loss"](model, {**rest, **arrays})
                 made = made[0] if isinstance(made, tuple) and made else made
@@ -82,6 +91,8 @@ class JaxPort:
 
             whole = lifted(run, found) if precision == "float64" else run
             graded = jax.jit(jax.value_and_grad(whole, has_aux=True))
+            if drops:
+                return graded, run, found
             self._programs[key] = (graded, run, found)
         return self._programs[key]
 
@@ -94,8 +105,10 @@ class JaxPort:
             state = self.functions["start"](model)
         return JaxPortRun(self, model, state, lift, precision)
 
-    def _model(self, held: Mapping[str, Any]) -> Any:
-        """Return what the user's functions take, with these arrays, in the mode of training, that drops nothing."""
+    def _model(self, held: Mapping[str, Any], *, drops: bool = False) -> Any:
+        """Return what the user's functions take, with these arrays, in the mode of training, that drops nothing
+        unless it is asked to.
+        """
         from flax import nnx
 
         tree = self.model.tree
@@ -105,14 +118,14 @@ class JaxPort:
             model.train()
             for _, one in nnx.iter_modules(model):
                 if isinstance(one, nnx.Dropout):
-                    one.rate = 0.0
+                    one.rate = one.rate if drops else 0.0
                 elif hasattr(one, "dropout_rate"):
                     one.dropout_rate = 0.0
         return model
 
-    def _recorded(self, held: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _recorded(self, held: Mapping[str, Any], *, drops: bool = False) -> tuple[Any, Any]:
         """Return the model, and a context that gives a function of what the loss gave it and what it returned."""
-        tree, model = self.model.tree, self._model(held)
+        tree, model = self.model.tree, self._model(held, drops=drops)
         kept: list[tuple[Any, Any]] = []
         if tree.module is None:
             if isinstance(model, tuple) and callable(model[1]):
@@ -137,12 +150,12 @@ class JaxPort:
         return model, watch()
 
     @contextmanager
-    def _wide(self, what: str, precision: Precision = "float64") -> Iterator[None]:
-        """Call the user's code, in float64 unless another type is said, with dropout of linen left out."""
+    def _wide(self, what: str, precision: Precision = "float64", *, drops: bool = False) -> Iterator[None]:
+        """Call the user's code, in float64 unless another type is said; dropout of linen is left out unless asked."""
         from flax import linen
 
         def intercept(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-            return args[0] if isinstance(context.module, linen.Dropout) else call(*args, **kwargs)
+            return args[0] if isinstance(context.module, linen.Dropout) and not drops else call(*args, **kwargs)
 
         try:
             with jax.enable_x64(precision == "float64"), linen.intercept_methods(intercept):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,14 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jax_side.probes.equinox_models import StatefulModel, equinox, is_module, stateful_model, without_dropout
+from jax_side.probes.paths import keys_of, modes_of
 from parity.contract import Inputs, call_with
 from parity.errors import SpecError
 
-__all__ = ["ModelTree", "keys_of", "modes_of", "tree_of"]
-
-_MODES = {"train": False, "training": False, "is_training": False, "deterministic": True,
-          "use_running_average": True}  # fmt: skip
-"""Arguments of a call that say the mode, to their value in evaluation."""
+__all__ = ["ModelTree", "tree_of"]
 
 
 @dataclass(frozen=True)
@@ -42,17 +40,12 @@ class ModelTree:
     pair of a module of linen and its variables, or the pair of parameters and a function."""
     wide: Callable[[], tuple[ModelTree, tuple[str, ...]]] | None = None
     """NNX: returns it with float64 in place of the narrow types that its modules compute in, and these modules."""
-    dropped: tuple[float, ...] = ()
-    """Rates of dropouts whose calls are not seen: those of equinox, which lie inside of `vmap`."""
-
-
-def keys_of(path: Sequence[Any]) -> str:
-    """Return a path of a tree as keys joined by dots."""
-    words = []
-    for key in path:
-        word = next((getattr(key, one) for one in ("key", "idx", "name") if hasattr(key, one)), key)
-        words.append(str(word))
-    return ".".join(words)
+    dropouts: Mapping[str, float] = field(default_factory=dict)
+    """Path to rate of dropouts that were set to zero, whose modules say no rate any more: those of equinox."""
+    built: Any = None
+    """The module of equinox as it was given, for its settings; None for anything else."""
+    watched: Callable[[Mapping[str, Any], Inputs, Callable[[Any], Any]], Any] | None = None
+    """Equinox: as `call`, within the context that the third argument gives for the module that is called."""
 
 
 def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: Inputs
@@ -78,10 +71,9 @@ def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapp
     if isinstance(built, tuple) and len(built) == 2 and callable(built[1]) and not callable(built[0]):
         return _function(built[0], built[1])
     if callable(built) and _has_arrays(built):
-        return _callable_tree(*without_dropout(built))
-    if _is_stateful(built):
-        raise SpecError(option, f"{name} gave a module of equinox with its State: running statistics of equinox are "
-                        "not looked at; give a model without a stateful layer")  # fmt: skip
+        return _callable_tree(built)
+    if (found := stateful_model(option, name, built, inputs)) is not None:
+        return _stateful_tree(built[0], found)
     raise SpecError(
         option,
         f"{name} gave {type(built).__name__}; expected a module of NNX or linen, a pytree that can be called, or a "
@@ -117,44 +109,6 @@ def _has_arrays(value: Any) -> bool:
     return any(isinstance(one, jax.Array) for one in jax.tree.leaves(value))
 
 
-def _equinox() -> Any:
-    """Return equinox where the user's own code has imported it; it is not imported for this."""
-    return sys.modules.get("equinox")
-
-
-def without_dropout(built: Any) -> tuple[Any, tuple[float, ...]]:
-    """Return a module of equinox whose dropouts drop nothing, and their rates; anything else as it is."""
-    equinox = _equinox()
-    if equinox is None or not isinstance(built, equinox.Module):
-        return built, ()
-    rates: list[float] = []
-
-    def is_dropout(one: Any) -> bool:
-        return isinstance(one, equinox.nn.Dropout)
-
-    def still(one: Any) -> Any:
-        if not is_dropout(one):
-            return one
-        rates.extend([float(one.p)] if one.p else [])
-        return equinox.nn.Dropout(0.0, inference=one.inference)
-
-    return jax.tree.map(still, built, is_leaf=is_dropout), tuple(rates)
-
-
-def _is_stateful(built: Any) -> bool:
-    equinox = _equinox()
-    return equinox is not None and isinstance(built, tuple) and any(isinstance(x, equinox.nn.State) for x in built)
-
-
-def modes_of(function: Any) -> dict[str, bool]:
-    """Return the arguments of a call that put it into evaluation."""
-    try:
-        wanted = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return {}
-    return {name: value for name, value in _MODES.items() if name in wanted}
-
-
 def _said(modes: Mapping[str, bool]) -> tuple[str, ...]:
     return (f"called with {', '.join(f'{k}={v}' for k, v in modes.items())}",) if modes else ()
 
@@ -188,7 +142,8 @@ def _nnx(module: Any) -> ModelTree:
         for name, (which, at) in places.items():
             leaves[which][at] = values[name]
         states = [jax.tree_util.tree_unflatten(tree, one) for one, (_, tree) in zip(leaves, split, strict=True)]
-        return nnx.merge(graph, *states, rest)
+        # a key's count moves where the model drops, and belongs to the trace in which the model is made
+        return nnx.merge(graph, *states, jax.tree.map(lambda one: one, rest))
 
     modes = modes_of(type(module).__call__)
 
@@ -254,7 +209,59 @@ def _function(params: Any, function: Any) -> ModelTree:
                      assemble=lambda values: (whole(values), function))  # fmt: skip
 
 
-def _callable_tree(built: Any, dropped: tuple[float, ...]) -> ModelTree:
+def _callable_tree(built: Any) -> ModelTree:
+    still, dropouts = without_dropout(built)
+    moving, whole = _filled(still)
+    modes = modes_of(type(built).__call__)
+
+    def watched(values: Mapping[str, Any], inputs: Inputs, watch: Callable[[Any], Any]) -> Any:
+        args, named = call_with(inputs)
+        model = whole(values)
+        with watch(model):
+            return model(*args, **{**modes, **named})
+
+    def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
+        return watched(values, inputs, nullcontext)
+
+    if not is_module(built):
+        return ModelTree(moving, call, notes=_said(modes), assemble=whole)
+    return ModelTree(moving, call, notes=_said(modes), assemble=whole, dropouts=dropouts, built=built,
+                     watched=watched)  # fmt: skip
+
+
+def _stateful_tree(module: Any, found: StatefulModel) -> ModelTree:
+    """Return a module of equinox with its State; in evaluation where it is called, in training for a trainer."""
+    still, dropouts = without_dropout(module)
+    moving, whole = _filled(still)
+    held = dict(zip(found.names, found.leaves, strict=True))
+
+    def state(values: Mapping[str, Any]) -> Any:
+        return found.filled([values[name] for name in found.names])
+
+    def watched(values: Mapping[str, Any], inputs: Inputs, watch: Callable[[Any], Any]) -> Any:
+        model = equinox().nn.inference_mode(whole(values))
+        with watch(model):
+            return found.call(model, state(values), inputs)
+
+    def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
+        return watched(values, inputs, nullcontext)
+
+    statistics = [name for name, leaf in held.items() if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return ModelTree(
+        moving | held,
+        call,
+        frozenset(statistics),
+        dict.fromkeys(statistics, "state"),
+        notes=(found.note,) if found.note else (),
+        assemble=lambda values: (whole(values), state(values)),
+        dropouts=dropouts,
+        built=module,
+        watched=watched,
+    )
+
+
+def _filled(built: Any) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], Any]]:
+    """Return the float arrays of a tree by name, and what puts others in their places."""
     flat, tree = jax.tree_util.tree_flatten_with_path(built)
     names = [keys_of(path) for path, _ in flat]
     moving = {
@@ -262,14 +269,9 @@ def _callable_tree(built: Any, dropped: tuple[float, ...]) -> ModelTree:
         for name, (_, leaf) in zip(names, flat, strict=True)
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating)
     }
-    modes = modes_of(type(built).__call__)
-
-    def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
-        args, named = call_with(inputs)
-        return whole(values)(*args, **{**modes, **named})
 
     def whole(values: Mapping[str, Any]) -> Any:
         leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, flat, strict=True)]
         return jax.tree_util.tree_unflatten(tree, leaves)
 
-    return ModelTree(moving, call, notes=_said(modes), assemble=whole, dropped=dropped)
+    return moving, whole

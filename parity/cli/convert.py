@@ -5,30 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from parity import sides
+from parity.cli.conversion import add_conversion, conversion_options
 from parity.cli.options import local_path, on_disk, place, print_found
 from parity.convert import (
     JAX_PARTS,
-    LAYOUTS,
-    NAMES,
-    Options,
     convert,
     open_any,
     read_torch_state,
-    registered,
     writer_of,
 )
-from parity.errors import CheckpointError, SpecError, UnknownNameError
+from parity.errors import CheckpointError, SpecError
 from parity.formats import FAMILIES, WRITTEN
-from parity.mapping import CLASSES, ConversionRules, Zeros, read_rules
+from parity.mapping import CLASSES, read_rules
 from parity.report import print_ledger, print_placements, quoted
 from parity.results import EXIT_CODES
-from parity.state import OPTIMIZERS
-from parity.storage import read_given
 
 __all__ = ["add", "add_rules"]
 
@@ -40,9 +33,6 @@ ALLOWED = tuple(kind for kind in CLASSES if kind != "equivariant")
 
 SHORT = {"torch": "torch.save"}
 """What else a format is called."""
-
-MOST_NAMES = 16 << 20
-"""Largest file of names, in bytes."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -59,18 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help=f"format of DST: {', '.join(FORMATS)}; torch is torch.save",
     )
-    parser.add_argument(
-        "--rules",
-        type=local_path,
-        metavar="RULES.toml",
-        help="which PyTorch parameter is which JAX leaf (docs/formats.md)",
-    )
-    parser.add_argument(
-        "--keys",
-        metavar="KEY,KEY",
-        help="only these keys of SRC, dotted where they lie deeper, such as one model and its optimizer of several: "
-        "state_dict,optimizer_states.0",
-    )
+    add_conversion(parser)
     parser.add_argument(
         "--as",
         dest="parts",
@@ -89,47 +68,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="from JAX to PyTorch: a PyTorch checkpoint of the same model and optimizer, for names and groups",
     )
     parser.add_argument(
-        "--names",
-        type=local_path,
-        metavar="FILE",
-        help="names of the optimizer's parameters in its order, one a line",
-    )
-    parser.add_argument(
-        "--class",
-        dest="kind",
-        choices=[kind.name for kind in OPTIMIZERS.values() if kind.in_torch],
-        metavar="CLASS",
-        help="class of torch.optim of the optimizer of PyTorch, such as RAdam, where neither its arguments nor its "
-        "state tell it",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="MODULE:NAME",
-        help="your own module, such as mine:Model, or a function that makes it, alone or with its optimizer: it is "
-        "built for the names of the optimizer's parameters",
-    )
-    parser.add_argument(
-        "--optimizer",
-        metavar="LAYOUT",
-        help="layout of the optimizer in JAX: optax (its own types), parity (those of our optimizers, which hold "
-        "every state), or MODULE:NAME, your own transformation such as mine:tx, whose init gives the tree that is "
-        "filled; optax by default where it can hold the state. From JAX to PyTorch: the function of Optax that made "
-        f"the state ({', '.join(NAMES)}), or MODULE:NAME, as their states have the same fields",
-    )
-    parser.add_argument(
         "--allow",
         action="append",
         default=[],
         choices=ALLOWED,
         metavar="CLASS",
         help=f"allow rules of this class for a training state too: {', '.join(ALLOWED)}; repeatable",
-    )
-    parser.add_argument(
-        "--reset",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a leaf or a component that may be left out or stay as it was recorded; repeatable",
     )
     parser.add_argument("--all", action="store_true", help="print a line for every leaf")
     parser.add_argument("--json", action="store_true", help="print the ledger as JSON")
@@ -166,25 +110,10 @@ def _part(text: str) -> tuple[str, str]:
 def _run(options: argparse.Namespace) -> int:
     if len(dict(options.parts)) < len(options.parts):
         raise SpecError("--as", "names one part twice")
-    if options.names and options.model:
-        raise SpecError("--model", "gives the names that --names FILE gives too: leave one")
-    model = registered("--model", sides.named_object("--model", options.model)) if options.model else None
-    given = _read_names(options.names) if options.names else None
-    tx = None if options.optimizer in (None, *LAYOUTS, *NAMES) else _own(options.optimizer)
-    side: Any = None if tx is None else sides.load("jax")
-    asked = Options(
-        rules=read_rules(options.rules) if options.rules else ConversionRules(),
+    asked = replace(
+        conversion_options(options),
         only_params=options.only == "params",
-        layout=options.optimizer if options.optimizer in LAYOUTS else None,
-        called=options.optimizer if options.optimizer in NAMES else "",
-        template=None if tx is None else lambda params: side.optimizer_template("--optimizer", tx, params, Zeros),
-        traced=None if tx is None else lambda params: side.transformations_of("--optimizer", tx, params),
-        names=given if model is None else model.names,
-        registered=None if model is None else model.order,
-        kind=options.kind or ("" if model is None else model.kind),
         allow=tuple(options.allow),
-        reset=tuple(options.reset),
-        keys=None if options.keys is None else tuple(options.keys.split(",")),
         parts=dict(options.parts),
     )
     writer = writer_of(options.to)
@@ -198,26 +127,6 @@ def _run(options: argparse.Namespace) -> int:
         print(f"parity: {options.source} {what}: nothing was converted", file=sys.stderr)
         return EXIT_CODES["empty"]
     return EXIT_CODES["holds"]
-
-
-def _own(text: str) -> Any:
-    """Return the user's own transformation.
-
-    Raises:
-        SpecError: There is no such object.
-        UnknownNameError: It is neither a layout, nor a function of Optax, nor MODULE:NAME.
-    """
-    if ":" not in text:
-        raise UnknownNameError("value of --optimizer", text, [*LAYOUTS, *NAMES, "MODULE:NAME"])
-    return sides.named_object("--optimizer", text)
-
-
-def _read_names(path: Path) -> list[str]:
-    try:
-        lines = read_given(path, MOST_NAMES).decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return [line.strip() for line in lines if line.strip()]
 
 
 def _check_rules(options: argparse.Namespace) -> int:

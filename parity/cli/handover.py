@@ -10,6 +10,7 @@ from typing import Any
 
 from parity import sides
 from parity.checks.ports import Convert, conversion, hand_over
+from parity.cli.conversion import GIVEN, add_conversion, conversion_options
 from parity.cli.options import local_path
 from parity.cli.parser import say
 from parity.cli.two_models import ModelOption
@@ -22,6 +23,9 @@ __all__ = ["add"]
 
 DEFAULT = {"torch": "torch.save", "jax": "orbax"}
 """Framework to the format that a trainer of it reads, unless another is said."""
+
+SPELLED = {"kind": "class"}
+"""What an option is kept as, to its name where that is another."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="where the one that saved CKPT looks for it in its folder; by default by its name",
     )
     parser.add_argument("--to", choices=tuple(WRITTEN), metavar="FORMAT", help="format of what is written at --place")
-    parser.add_argument(
-        "--rules", type=local_path, metavar="RULES.toml", help="which leaf is which, as of parity map"
-    )
+    add_conversion(parser)
     parser.add_argument(
         "--like",
         type=local_path,
@@ -107,8 +109,10 @@ def _convert(options: argparse.Namespace, framework: str) -> Convert:
         SpecError: None was, or two were.
     """
     if options.convert:
-        if options.place or options.rules or options.like or options.to:
-            raise SpecError("--convert", "is a conversion of your own: leave --place, --rules, --like and --to out")
+        given = ("place", "like", "to", *GIVEN)
+        if others := [name for name in given if getattr(options, name)]:
+            said = ", ".join("--" + SPELLED.get(name, name) for name in others)
+            raise SpecError("--convert", f"is a conversion of your own: leave {said} out")
         made: Convert = sides.named_object("--convert", options.convert)
         return made
     if not options.place:
@@ -118,4 +122,5 @@ def _convert(options: argparse.Namespace, framework: str) -> Convert:
     if place.is_absolute() or ".." in place.parts:
         raise SpecError("--place", f"must lie in the trainer's folder, got {options.place!r}")
     name = options.own_place or options.checkpoint.name
-    return conversion(name, options.place, options.to or DEFAULT[framework], options.rules, options.like)
+    asked = conversion_options(options)
+    return conversion(name, options.place, options.to or DEFAULT[framework], asked, options.like)

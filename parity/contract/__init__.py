@@ -11,6 +11,7 @@ from parity.contract.identity import (
     nest_fields,
     parse_toml,
 )
+from parity.contract.masks import DropoutMasks
 from parity.contract.place import (
     Place,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "PRECISIONS",
     "QUANTITIES",
     "Divergence",
+    "DropoutMasks",
     "Evaluation",
     "Inputs",
     "Island",

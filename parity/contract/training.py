@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.contract.masks import DropoutMasks
 from parity.contract.probe import Island, ModelProbe
 from parity.contract.trainer import Precision
 
@@ -67,14 +68,16 @@ class TrainerProbe(Protocol):
     model: ModelProbe
 
     def loss(
-        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64"
-    ) -> LossEvaluation:
+        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64", *,
+        masks: DropoutMasks | None = None,
+    ) -> LossEvaluation:  # fmt: skip
         """Return the loss and its gradients, in the mode of training, with the rates of dropout at zero.
 
         Args:
             values: Every leaf of the model, float64.
             batch: Float arrays are given as float64.
             precision: As of `begin`; what is cast to a narrower type is computed in float64 in that alone.
+            masks: What dropout drops, at the rates of the modules; without, modules drop nothing.
 
         Raises:
             SpecError: The user's loss fails, or is no scalar.

@@ -21,24 +21,42 @@ class Join(Transform):
     says: ClassVar[str] = "joined along axis {axis}"
     needs_shapes: ClassVar[bool] = True
     axis: int
+    each: int = 0
+    """How many become one, of several wholes in a row, such as the parts of each layer; 0 where all do."""
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
-        """Return one array."""
-        return [Joined(arrays, self.axis)]
+        """Return one array, or as many as there are wholes."""
+        return [Joined(some, self.axis) for some in self._wholes(arrays)]
 
     def moved(self, shapes: Extents) -> list[tuple[int, ...]]:
-        """Return the shape of the whole."""
-        first, extent = shapes[0], sum(shape[self.axis] for shape in shapes)
-        return [(*first[: self.axis], extent, *first[self.axis + 1 :])]
+        """Return the shape of each whole."""
+        return [
+            (*some[0][: self.axis], sum(shape[self.axis] for shape in some), *some[0][self.axis + 1 :])
+            for some in self._wholes(shapes)
+        ]
 
     def inverse(self, shapes: Extents) -> Transform:
-        """Return the split into parts of the extents that were joined."""
-        return Split(tuple(shape[self.axis] for shape in shapes), self.axis)
+        """Return the split into parts of the extents that were joined.
+
+        Raises:
+            CheckpointError: Those of several wholes are not the same.
+        """
+        found = [tuple(shape[self.axis] for shape in some) for some in self._wholes(shapes)]
+        if len(set(found)) > 1:
+            every = " and ".join(str(list(one)) for one in dict.fromkeys(found))
+            raise CheckpointError(f"parts of {every} along axis {self.axis}: those of every layer must be the same")
+        return Split(found[0], self.axis)
+
+    def _wholes(self, of_parts: Sequence[Any]) -> list[Sequence[Any]]:
+        each = self.each or len(of_parts)
+        if len(of_parts) % each:
+            raise CheckpointError(f"{len(of_parts)} arrays are joined {each} at a time, and some are left")
+        return [of_parts[at : at + each] for at in range(0, len(of_parts), each)]
 
 
 @dataclass(frozen=True)
 class Split(Transform):
-    """The parts of one array along an axis."""
+    """The parts of an array along an axis, or of each of several."""
 
     says: ClassVar[str] = "split {extents} along axis {axis}"
     extents: tuple[int, ...]
@@ -46,21 +64,21 @@ class Split(Transform):
 
     def forward(self, arrays: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return the parts; they must make up the array."""
-        [one] = arrays
-        if sum(self.extents) != (one.shape[self.axis] if self.axis < len(one.shape) else -1):
-            raise CheckpointError(
-                f"{names[0]}: parts {list(self.extents)} do not make up {one} along axis {self.axis}"
-            )
-        return [Cut(one, self.axis, a, b) for a, b in pairwise(accumulate(self.extents, initial=0))]
+        for one in arrays:
+            if sum(self.extents) != (one.shape[self.axis] if self.axis < len(one.shape) else -1):
+                raise CheckpointError(
+                    f"{names[0]}: parts {list(self.extents)} do not make up {one} along axis {self.axis}"
+                )
+        bounds = list(pairwise(accumulate(self.extents, initial=0)))
+        return [Cut(one, self.axis, a, b) for one in arrays for a, b in bounds]
 
     def moved(self, shapes: Extents) -> list[tuple[int, ...]]:
         """Return the shapes of the parts."""
-        [whole] = shapes
-        return [(*whole[: self.axis], extent, *whole[self.axis + 1 :]) for extent in self.extents]
+        return [(*whole[: self.axis], extent, *whole[self.axis + 1 :]) for whole in shapes for extent in self.extents]
 
     def inverse(self, shapes: Extents) -> Transform:
         """Return the join."""
-        return Join(self.axis)
+        return Join(self.axis, len(self.extents) if len(shapes) > 1 else 0)
 
 
 @dataclass(frozen=True)

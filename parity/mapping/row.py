@@ -32,7 +32,7 @@ Times(factor=0.5, divides=False)), collection='')
     jax: tuple[str, ...]
     """Paths in JAX, keys joined by dots; their `*` stand for the same parts. Several are cut out of one."""
     join: int | None = None
-    """Axis along which several PyTorch arrays are joined."""
+    """Axis along which several PyTorch arrays are joined; with `stack`, those of each layer."""
     stack: int | None = None
     """New axis along which the arrays of all values of the last `*` in `torch` lie; `jax` has one `*` less."""
     add: bool = False
@@ -62,7 +62,7 @@ Times(factor=0.5, divides=False)), collection='')
     def rule(self) -> LeafRule:
         """The rule that the row says."""
         transforms: tuple[Transform | None, ...] = (
-            Join(self.join) if self.join is not None else None,
+            Join(self.join, len(self.torch) if self.stack is not None else 0) if self.join is not None else None,
             Stack(self.stack) if self.stack is not None else None,
             Add() if self.add else None,
             Tie(len(self.torch)) if self.tie else None,
@@ -116,7 +116,7 @@ def row_of(rule: LeafRule) -> dict[str, Any]:
 def _fields_of(transform: Transform) -> dict[str, Any]:
     """Return the fields of a row that say a transform; none for one that no row has."""
     match transform:
-        case Join(axis):
+        case Join(axis, _):
             return {"join": axis}
         case Stack(axis):
             return {"stack": axis}

@@ -104,9 +104,9 @@ def _rule(where: str, row: Any) -> ConversionRule:
 
 def _check_row(where: str, rule: ConversionRule) -> None:
     """Check that the fields of a row fit each other."""
-    ways = [rule.join is not None, rule.stack is not None, rule.add, rule.tie]
+    ways = [rule.join is not None or rule.stack is not None, rule.add, rule.tie]
     if sum(ways) > 1:
-        raise CheckpointError(f"{where}: join, stack, add and tie exclude each other")
+        raise CheckpointError(f"{where}: join, stack, add and tie exclude each other, but for join with stack")
     if rule.view and not (rule.permute or rule.transpose):
         raise CheckpointError(f"{where}: view is the shape before permute or transpose, and there is neither")
     if rule.permute and rule.transpose:

@@ -145,11 +145,15 @@ def _unchanged(names: Sequence[str], taken: Collection[str]) -> list[RulePlaceme
 
 def _stack(rule: LeafRule, bound: Mapping[tuple[str, ...], Sequence[str | None]]) -> list[RulePlacement]:
     """Return a placement for each value of the stars but the last, whose arrays are in the order of its numbers."""
-    groups: dict[tuple[str, ...], dict[int, str]] = {}
+    groups: dict[tuple[str, ...], dict[int, tuple[str, ...]]] = {}
     for stars, members in bound.items():
+        made = tuple(name for name in members if name is not None)
         if not stars[-1].isdigit():
-            raise CheckpointError(f"{members[0]}: the layers of a stack are counted, and {stars[-1]!r} is no number")
-        groups.setdefault(stars[:-1], {})[int(stars[-1])] = str(members[0])
+            raise CheckpointError(f"{made[0]}: the layers of a stack are counted, and {stars[-1]!r} is no number")
+        if len(made) < len(members):
+            lacking = fill_keys(rule.source[members.index(None)], stars)
+            raise CheckpointError(f"a rule takes {' + '.join(rule.source)} together, and {lacking} is not there")
+        groups.setdefault(stars[:-1], {})[int(stars[-1])] = made
     placements = []
     for stars, layers in groups.items():
         if sorted(layers) != list(range(len(layers))):
@@ -157,6 +161,7 @@ def _stack(rule: LeafRule, bound: Mapping[tuple[str, ...], Sequence[str | None]]
             raise CheckpointError(
                 f"{fill_keys(rule.source[0], (*stars, str(gap)))} is not there, so the layers of a stack have a gap"
             )
-        names = tuple(layers[at] for at in range(len(layers)))
+        # layer by layer: what is joined and stacked is joined within each first
+        names = tuple(name for at in range(len(layers)) for name in layers[at])
         placements.append(RulePlacement(names, tuple(fill_keys(path, stars) for path in rule.target), rule))
     return placements

@@ -236,6 +236,12 @@ def both():
 def sized(width):
     return torch.nn.Linear(width, width)
 
+def grouped(model):
+    return torch.optim.SGD([{"params": [model.value.weight]}, {"params": [model.query.weight]}], lr=0.1)
+
+def ungrouped(model):
+    return 7
+
 lacking = Model.missing if hasattr(Model, "missing") else 7
 """
 
@@ -255,6 +261,21 @@ def test_a_module_that_is_built_gives_the_names(mine: dict[str, Any]) -> None:
     order = tuple(zip(names, (True, False, True), strict=True))
     assert registered("--model", mine["Model"]).order == registered("--model", mine["Model"]()).order == order
     assert registered("--model", mine["both"]).names == ("value.weight", "query.weight")
+
+
+def test_a_function_of_the_module_that_makes_its_optimizer_gives_the_groups(mine: dict[str, Any]) -> None:
+    found = registered("--model", mine["Model"], mine["grouped"])
+    assert (found.names, found.kind) == (("value.weight", "query.weight"), "SGD")
+
+
+@pytest.mark.parametrize(
+    ("model", "groups", "said"),
+    [("Model", "ungrouped", "expected an optimizer, got int"), ("Model", "sized", "a function of the module"),
+     ("both", "grouped", "makes the optimizer of a module; --model gave Model, AdamW")],
+)  # fmt: skip
+def test_groups_that_cannot_be_made_are_refused(mine: dict[str, Any], model: str, groups: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        registered("--model", mine[model], mine[groups])
 
 
 @pytest.mark.parametrize(

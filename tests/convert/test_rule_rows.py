@@ -21,6 +21,8 @@ REFUSED = {
     'torch = []\njax = "b"': r"rule 1: torch must be a name, or several, got \[\]",
     'torch = "a"': "rule 1 has no jax",
     f"{ROW}tranpose = true": r"unknown field of a rule \(.*: rule 1\) 'tranpose'; did you mean transpose",
+    f"{ROW}stack = 0\nadd = true": "rule 1: join, stack, add and tie exclude each other, but for join with stack",
+    f"{ROW}join = 0\nstack = 0": "rule 1: join, add and tie need several torch names",
     f"{ROW}permute = [0]\ntranspose = true": "rule 1: permute and transpose exclude each other",
 }
 

@@ -103,6 +103,37 @@ def test_layers_that_were_stacked_are_taken_apart_again() -> None:
     assert read_back(rules_text([STARRED])) == [STARRED]
 
 
+FUSED = ConversionRule(
+    torch=("h.*.q", "h.*.k"), jax=("h.qk",), join=0, stack=1, permute=(2, 1, 0), reshape=(3, 2, 4)
+).rule
+"""Parts of each layer are joined, then the layers stacked: `[out, in]` of each to `[in, layers, out of both]`."""
+
+
+def test_the_parts_of_each_layer_are_joined_before_layers_are_stacked() -> None:
+    names = ["h.1.k", "h.0.q", "h.1.q", "h.0.k", "other"]
+    taken, other = sorted(ConversionRules([FUSED]).place(names), key=lambda one: one.source == ("other",))
+    assert (taken.source, taken.target) == (("h.0.q", "h.0.k", "h.1.q", "h.1.k"), ("h.qk",))
+    assert other.source == ("other",)
+    given = [np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3) + 10]
+    given += [one + 100 for one in given]
+    wanted = np.stack([np.concatenate(given[:2]), np.concatenate(given[2:])], 1).transpose(2, 1, 0)
+    [made] = taken.forward([InMemory(one) for one in given])
+    assert made.load().tolist() == wanted.tolist()
+    back = taken.backward([made], [one.shape for one in given])
+    assert [one.load().tolist() for one in back] == [one.tolist() for one in given]
+    assert read_back(rules_text([FUSED])) == [FUSED]
+    shapes = [one.shape for one in given]
+    assert taken.rule.inverse(shapes).inverse([made.shape]).transforms == FUSED.transforms
+
+
+def test_a_layer_without_one_of_its_parts_or_with_others_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"together, and h\.1\.k is not there"):
+        ConversionRules([FUSED]).place(["h.0.q", "h.0.k", "h.1.q"])
+    [placement] = ConversionRules([FUSED]).place(["h.0.q", "h.0.k", "h.1.q", "h.1.k"])
+    with pytest.raises(CheckpointError, match=r"parts of \[2, 2\] and \[1, 3\] along axis 0"):
+        placement.backward([InMemory(np.zeros((3, 2, 4)))], [(2, 3), (2, 3), (1, 3), (3, 3)])
+
+
 def read_back(text: str) -> list[LeafRule]:
     return [row.rule for row in parse_rules("here", tomllib.loads(text)["rule"])]
 

@@ -39,7 +39,9 @@ def arrays(*shapes: tuple[int, ...]) -> list[Array]:
 ONE = arrays((2, 3, 4))
 CASES: list[tuple[Transform, list[Array]]] = [
     (Join(1), arrays((2, 3), (2, 1), (2, 2))),
+    (Join(0, 2), arrays((2, 3), (1, 3), (2, 3), (1, 3))),
     (Split((1, 0, 2), 1), ONE),
+    (Split((1, 2), 0), arrays((3, 2), (3, 2))),
     (Stack(1), arrays((2, 3), (2, 3))),
     (Unstack(1, 3), ONE),
     (Tie(2), ONE * 2),

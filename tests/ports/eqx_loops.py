@@ -61,17 +61,3 @@ def make_step(tx):
 
 
 step, step_of_all = make_step(TX), make_step(TX_OF_ALL)
-
-
-class Stateful(eqx.Module):
-    norm: eqx.nn.BatchNorm
-
-    def __init__(self):
-        self.norm = eqx.nn.BatchNorm(loops.FEATURES, "batch", mode="batch")
-
-    def __call__(self, x, state):
-        return self.norm(x, state)
-
-
-def with_state():
-    return eqx.nn.make_with_state(Stateful)()

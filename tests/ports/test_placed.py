@@ -156,6 +156,8 @@ def test_what_the_one_that_takes_over_does_not_read_is_named(saved, name, said, 
         (("--place", "/saved"), "must lie in the trainer's folder"),
         (("--place", "../saved"), "must lie in the trainer's folder"),
         (("--place", "saved", "--convert", "a:b"), "leave --place"),
+        (("--convert", "a:b", "--groups", "a:b", "--class", "Adam"), "leave --class, --groups out"),
+        (("--place", "saved", "--groups", "a:b"), "give --model"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_refused(saved, more, said, capsys):

@@ -15,7 +15,7 @@ import torch
 from flax import linen, nnx
 
 from jax_side.probes.islands import lifted
-from jax_side.probes.trees import keys_of
+from jax_side.probes.paths import keys_of
 from parity.checks.models import ModelSource, map_opened, open_subjects
 from parity.checks.models.proof import carried, placed, prove
 

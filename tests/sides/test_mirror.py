@@ -48,10 +48,10 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"drafts", "optimizer_template", "shared_programs", "transformations_of"},
+        {"FilledState", "drafts", "optimizer_template", "shared_programs", "take_over", "transformations_of"},
         set(),
-        "processes of the PyTorch twin share no programs; its drafts have the suite's own names, and the state of "
-        "its optimizers has no form that only their code knows",
+        "processes of the PyTorch twin share no programs; its drafts have the suite's own names, the state of its "
+        "optimizers has no form that only their code knows, and `load_state_dict` takes what is converted for it",
     ),
     "dropout": (set(), {"random_bits"}, "JAX draws these bits itself"),
     "model": ({"Conv3x3"}, set(), "PyTorch's own layer is the reference"),

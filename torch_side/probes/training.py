@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from parity.contract import LossEvaluation, ModelProbe, Precision, StateView, StepBatch
+from parity.contract import DropoutMasks, LossEvaluation, ModelProbe, Precision, StateView, StepBatch
 from parity.errors import SpecError
 from torch_side.probes.calls import arrays_in
 from torch_side.probes.islands import Islands
+from torch_side.probes.masks import GivenMasks
 from torch_side.probes.model import TorchProbe
 from torch_side.probes.state import view_of
 
@@ -42,17 +43,18 @@ class TorchPort:
         self._draws = 0
 
     def loss(
-        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64"
-    ) -> LossEvaluation:
+        self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64", *,
+        masks: DropoutMasks | None = None,
+    ) -> LossEvaluation:  # fmt: skip
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
-        module = self._module(values, precision)
+        module = self._module(values, precision, drops=masks is not None)
         module.requires_grad_(True)  # of a leaf that training freezes too: what freezes it is no part of the loss
         islands, seen = Islands(lift=precision == "float64"), list[Any]()
         handle = module.register_forward_hook(
             lambda _m, args, kwargs, made: seen.append(([*args, *kwargs.values()], made)), with_kwargs=True
         )
         try:
-            with self._wide("loss", getattr(torch, precision)), islands:
+            with self._wide("loss", getattr(torch, precision)), islands, _given(masks):
                 made = self.functions["loss"](module, _narrowed(batch, precision))
         finally:
             handle.remove()
@@ -80,8 +82,10 @@ class TorchPort:
             state = self.functions["start"](module)
         return TorchPortRun(self, module, state, lift, precision)
 
-    def _module(self, values: Mapping[str, NDArray[np.float64]], precision: Precision) -> nn.Module:
-        """Return a copy of the model with these values, in the mode of training, that drops nothing."""
+    def _module(
+        self, values: Mapping[str, NDArray[np.float64]], precision: Precision, *, drops: bool = False
+    ) -> nn.Module:
+        """Return a copy of the model with these values, in the mode of training, that drops nothing unless asked."""
         module = copy.deepcopy(self.model.module)
         held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         with torch.no_grad():
@@ -89,7 +93,7 @@ class TorchPort:
                 held[path].copy_(torch.from_numpy(np.array(values[path])))
         module.train()
         for one in module.modules():
-            if isinstance(one, nn.modules.dropout._DropoutNd):
+            if isinstance(one, nn.modules.dropout._DropoutNd) and not drops:
                 one.p = 0.0
             elif isinstance(one, nn.MultiheadAttention | nn.RNNBase):
                 one.dropout = 0.0
@@ -143,6 +147,10 @@ class TorchPortRun:
     def view(self) -> StateView:
         """Return a copy of the state; see `parity.contract.TrainingRun`."""
         return view_of(self.state, self.module, list(self.trainer.model.leaves))
+
+
+def _given(masks: DropoutMasks | None) -> Any:
+    return nullcontext() if masks is None else GivenMasks(masks)
 
 
 def _cast_inputs(dtype: torch.dtype, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -77,7 +77,7 @@ def rule_of(group: LeafGroup, first: ModelProbe, second: ModelProbe) -> LeafRule
         if further:
             names, transforms = (*names, *further), (Tie(1 + len(further)), *transforms)
         rule = LeafRule(names, targets, transforms, collection)
-        if _holds(rule, sources, start, truth) and _has_row(rule):
+        if _holds(rule, _filled(names, sources), start, truth) and _has_row(rule):
             return rule
     return None
 
@@ -122,6 +122,7 @@ def _candidates(
             for turn, shape in _turned(stack.moved(shapes)[0]):
                 for end in _ended(shape, ends):
                     yield (pattern,), (stack, *turn, *end)
+    yield from _joined_layers(sources, start, [truth[leaf] for leaf in targets])
     for axis in range(len(shapes[0])):
         others = {(len(one), one[:axis] + one[axis + 1 :]) for one in shapes}
         if len(others) == 1:
@@ -134,6 +135,36 @@ def _candidates(
             whole = np.concatenate([start[leaf] for leaf in sources], axis)
             steps = _viewed(whole, [truth[leaf] for leaf in targets])
             yield from ((sources, (Join(axis), *some)) for some in steps)
+
+
+def _joined_layers(
+    sources: tuple[str, ...], start: Truth, ends: Sequence[NDArray[np.int64]]
+) -> Iterator[tuple[tuple[str, ...], tuple[Transform, ...]]]:
+    """Yield what joins the parts of each layer and then stacks the layers, for names that are counted alike."""
+    patterns, layers = _starred_together(sources)
+    if len(patterns) < 2 or layers < 2:
+        return
+    names = _filled(patterns, sources)
+    shapes = [start[name].shape for name in names]
+    if len({len(shape) for shape in shapes}) > 1:
+        return
+    for axis in range(len(shapes[0])):
+        if len({one[:axis] + one[axis + 1 :] for one in shapes}) > 1:
+            continue
+        join = Join(axis, len(patterns))
+        wholes = [
+            np.concatenate([start[name] for name in names[at : at + len(patterns)]], axis)
+            for at in range(0, len(names), len(patterns))
+        ]
+        if len({one.shape for one in wholes}) > 1:
+            continue
+        for along in range(len(shapes[0]) + 1):
+            stack = Stack(along)
+            for turn, shape in _turned(stack.moved(join.moved(shapes))[0]):
+                for end in _ended(shape, [one.shape for one in ends]):
+                    yield patterns, (join, stack, *turn, *end)
+            for steps in _viewed(np.stack(wholes, along), ends):
+                yield patterns, (join, stack, *steps)
 
 
 def _turned(shape: tuple[int, ...]) -> Iterator[tuple[tuple[Transform, ...], tuple[int, ...]]]:
@@ -201,6 +232,34 @@ def _starred(names: Sequence[str]) -> str | None:
     if len(places) != 1 or [row[places[0]] for row in rows] != [str(at) for at in range(len(rows))]:
         return None
     return ".".join("*" if at == places[0] else key for at, key in enumerate(rows[0]))
+
+
+def _filled(names: Sequence[str], sources: Sequence[str]) -> tuple[str, ...]:
+    """Return the leaves that names take, in the order in which a rule has them: layer by layer."""
+    if not any("*" in one.split(".") for one in names):
+        return tuple(sources)
+    layers = range(len(sources) // len(names))
+    return tuple(
+        ".".join(str(layer) if key == "*" else key for key in one.split(".")) for layer in layers for one in names
+    )
+
+
+def _starred_together(names: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """Return the patterns of names that are counted from 0 at one place alike, and how many each has; none else.
+
+    Example:
+        >>> _starred_together(["h.0.q", "h.0.k", "h.1.q", "h.1.k"])
+        (('h.*.q', 'h.*.k'), 2)
+    """
+    rows = [name.split(".") for name in names]
+    for place in range(min(map(len, rows))):
+        found: dict[str, list[str]] = {}
+        for row in rows:
+            found.setdefault(".".join((*row[:place], "*", *row[place + 1 :])), []).append(row[place])
+        counts = {tuple(sorted(numbers, key=lambda one: (len(one), one))) for numbers in found.values()}
+        if len(counts) == 1 and (wanted := next(iter(counts))) == tuple(map(str, range(len(wanted)))):
+            return tuple(found), len(wanted)
+    return (), 0
 
 
 def _holds(rule: LeafRule, sources: Sequence[str], start: Truth, truth: Truth) -> bool:

@@ -18,7 +18,7 @@ from parity.checks.ports.judge import Judged, PortDifference
 from parity.checks.ports.session import Sides, crossing, open_sides, suspects_of
 from parity.checks.ports.twins import train_alike
 from parity.checks.running import Compute, Train, open_workdir
-from parity.convert import ConversionRules, Options, convert, read_rules, writer_of
+from parity.convert import Options, convert, writer_of
 from parity.errors import CheckpointError, SpecError
 from parity.mapping import PairRule
 from parity.results import Crossing
@@ -136,26 +136,28 @@ def _compare(
     return train_alike(sides, rules, precision, seeds, unpaired=unpaired, taken_over=True)
 
 
-def conversion(checkpoint: str, place: str, to: str, rules: Path | None = None, like: Path | None = None) -> Convert:
+def conversion(
+    checkpoint: str, place: str, to: str, options: Options | None = None, like: Path | None = None
+) -> Convert:
     """Return what takes a checkpoint from one folder to the other, as `parity convert` does.
 
     Args:
         checkpoint: Where it lies in the folder of the trainer that saved it.
         place: Where the other looks for its own in its folder.
         to: Format of what is written.
-        rules: RULES.toml; None where the names are the same.
+        options: What was asked for of the conversion, such as its rules; None where the names are the same.
         like: As of `parity.convert.convert`.
 
     Raises:
-        CheckpointError: There is no writer of the format, or the rules cannot be read.
+        CheckpointError: There is no writer of the format.
     """
     writer = writer_of(to)
-    options = Options(rules=read_rules(rules) if rules else ConversionRules())
+    asked = options or Options()
 
     def carry(source: Path, target: Path) -> None:
         made = target / place
         made.parent.mkdir(parents=True, exist_ok=True)
-        ledger = convert(source / checkpoint, made, writer, options, like=like, now=time.time())
+        ledger = convert(source / checkpoint, made, writer, asked, like=like, now=time.time())
         if ledger.refused or not ledger.crossed:
             refused = ledger.of("refused")
             why = f"{refused[0].leaf}: {refused[0].how}" if refused else "it holds nothing"

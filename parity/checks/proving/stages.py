@@ -15,6 +15,7 @@ from parity.checks.proving.initial import compare_starts
 from parity.checks.proving.lockstep import AHEAD
 from parity.checks.proving.loss_causes import loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
+from parity.checks.proving.masked import compare_masked
 from parity.checks.proving.narrow import hidden, judge_narrow, of_rounding
 from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
 from parity.checks.proving.trained import handover_stage, resume_stage
@@ -73,6 +74,8 @@ class Proving:
         """The map under which the models part, if it is one: what a narrower type is looked at with."""
         self.walked: TwoWalks | None = None
         self.losses: list[LossPair] = []
+        self.drops = False
+        """Whether modules that drop something were seen at equal places and rates."""
         self.told = ""
 
     def look_at(self, name: str) -> None:
@@ -135,6 +138,7 @@ class Proving:
         if dropped.verdict == "inconclusive":
             return PortStage("forward", "inconclusive", dropped.said, lines=(said,))
         self.notes += [dropped.said] if dropped.said else []
+        self.drops = bool(dropped.said)
         return PortStage("forward", "holds", said)
 
     def _forward_parted(self, subjects: Subjects, mapped: MappedModels) -> PortStage:
@@ -165,7 +169,10 @@ class Proving:
             for repeats, trainer in zip(pair.repeats, self.trainers, strict=True):
                 if not repeats:
                     said = f"the loss of {trainer.name} is another one when it is asked again"
-                    return PortStage("loss", "inconclusive", f"{said}: give what it draws in the batch")
+                    masked = compare_masked(self.pairing, *self.trainers, values, step)
+                    self.losses.clear()  # gradients of other draws part, whatever the two are
+                    return PortStage("loss", "inconclusive", f"{said}: give what it draws in the batch",
+                                     lines=(masked.said,) if masked.said else ())  # fmt: skip
             gap, limit = loss_gap(pair)
             if not gap <= limit:
                 where = "at the trainer's initial values" if step == 0 else "at drawn values"
@@ -180,8 +187,10 @@ class Proving:
         return PortStage("loss", "holds", f"2 batches, at initial and at drawn values: {worst:.1e} apart at most")
 
     def _gradients(self) -> PortStage:
-        if self.pairing is None or not self.losses:
+        if self.pairing is None:
             return PortStage("gradients", "inconclusive", UNMAPPED)
+        if not self.losses:
+            return PortStage("gradients", "inconclusive", "the losses were not compared")
         names, worst = self.pairing.names(), 0.0
         for pair in self.losses:
             parted, largest = gradient_gaps(pair)
@@ -194,6 +203,12 @@ class Proving:
                 )
                 return PortStage("gradients", "broken", said, gradient_cause(pair, parted, names))
         self.figures["gradients"] = worst
+        if self.drops and self.trainers is not None:
+            masked = compare_masked(self.pairing, *self.trainers, other_values(self.pairing, 41), 1)
+            if masked.verdict == "broken":
+                return PortStage("gradients", "broken", masked.said, "dropout: what stays is not scaled alike, or is "
+                                 "dropped elsewhere while training")  # fmt: skip
+            self.notes += [masked.said] if masked.said else []
         leaves = len(self.losses[0].expected)
         return PortStage("gradients", "holds", f"of every one of {leaves} leaves: {worst:.1e} apart at most")
 
