@@ -27,6 +27,7 @@ from parity.contract.probe import (
     Weigh,
     call_with,
 )
+from parity.contract.programs import OperationEdit, ProgramOperation, TracedProgram
 from parity.contract.records import (
     Divergence,
     first_divergence,
@@ -75,10 +76,12 @@ __all__ = [
     "Measured",
     "ModelProbe",
     "ModuleCall",
+    "OperationEdit",
     "Pace",
     "Place",
     "Precision",
     "Processes",
+    "ProgramOperation",
     "RunIdentity",
     "RunPlan",
     "Side",
@@ -86,6 +89,7 @@ __all__ = [
     "StateView",
     "StepBatch",
     "StepRecord",
+    "TracedProgram",
     "Trainer",
     "TrainerProbe",
     "TrainingRun",
