@@ -31,9 +31,9 @@ MOST_SECONDS = 20.0
 CLOSE = 1e-10
 """Largest distance, relative to the largest value, that counts as equal."""
 
-_COUNTS = frozenset(
-    ["zeros", "ones", "view", "reshape", "permute", "transpose", "chunk", "split", "embedding", "expand", "arange", "unsqueeze", "squeeze", "flatten", "tril", "triu", "one_hot", "size", "repeat", "broadcast_in_dim", "iota", "select", "movedim", "unfold", "cat", "stack", "eye", "full"]
-)
+_COUNTS = frozenset(("zeros", "ones", "view", "reshape", "permute", "transpose", "chunk", "split", "embedding"))
+_COUNTS |= {"expand", "arange", "unsqueeze", "squeeze", "flatten", "tril", "triu", "one_hot", "size", "repeat"}
+_COUNTS |= {"broadcast_in_dim", "iota", "select", "movedim", "unfold", "cat", "stack", "eye", "full"}
 """Operations whose numbers are extents and places, and no numbers to compute with."""
 
 

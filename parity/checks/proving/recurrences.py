@@ -87,7 +87,7 @@ def _joined(parts: list[LeafArrays] | list[dict[str, NDArray[np.float64]]], leav
 def divisor_cause(walk: TwoWalks) -> str:
     """Return what two optimizers divide the gradient by that differs, though their second moments are equal.
 
-    Of one that takes the gradient itself and no mean of it, the gradient over the move is a line of the root of the
+    Of one that takes the gradient itself, and no mean of it, the gradient over the move is a line of the root of the
     second moment, or its square one of the second moment where epsilon is under the root.
     """
     lines: list[tuple[bool, float, float]] = []
@@ -124,7 +124,7 @@ def divisor_cause(walk: TwoWalks) -> str:
         for who, value in (("the port", ratio), ("the trainer", 1.0 / ratio)):
             if abs(value - (1.0 - kept) ** -0.5) <= 1e-4 * value:
                 return f"bias correction: {who} divides the second moment by one less its decay, the other does not"
-    return f"learning rate of the first update: the port's is {1.0 / ratio:.6g} times the trainer's"
+    return ""  # a rate, which the moves themselves tell
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], under: bool) -> tuple[bool, float, float] | None:
@@ -163,8 +163,8 @@ def ahead_cause(walk: TwoWalks) -> str:
     if abs(shares[0] - shares[1]) <= 1e-3 * max(1e-3, *map(abs, shares)):
         return ""
     return (
-        f"Nesterov: at update 2 the moment has {shares[0]:.4g} times as much of the gradient added to it here, "
-        f"{shares[1]:.4g} times there, before both are divided (the momentum schedule or the bias correction of NAdam)"
+        f"Nesterov: at update 2 the moment has {shares[0]:.4g} times as much of the gradient added here, "
+        f"{shares[1]:.4g} times there, before they are divided (momentum schedule or bias correction of NAdam)"
     )
 
 
@@ -200,8 +200,8 @@ def another_gradient_cause(walk: TwoWalks, at: int) -> str:
 
 def rate_inside_cause(walk: TwoWalks) -> str:
     """Return that the momentum of one is that of the other times a number: the rate is taken into it."""
-    if walk.what != MODEL or walk.done < 2:
-        return ""
+    if walk.what != MODEL or walk.done < 2 or len(walk.suspects) != 1:
+        return ""  # where a second moment parts too, the gradient is another
     for slot, (since, gap) in walk.suspects.items():
         factor = scaled_at(walk, slot, since) if gap.other else None
         if factor is not None and 0.0 < abs(factor) < 1e6 and abs(abs(factor) - 1.0) > 1e-6:
