@@ -12,7 +12,7 @@ from jax.extend import core
 
 from parity.contract import Island
 
-__all__ = ["lifted"]
+__all__ = ["apply_wide", "lifted"]
 
 _NARROW = tuple(jnp.dtype(one) for one in ("float32", "bfloat16", "float16"))
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
@@ -55,12 +55,12 @@ def _evaluate(
     known.update(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
-        made = _apply(eqn, [read(atom) for atom in eqn.invars], found)
+        made = apply_wide(eqn, [read(atom) for atom in eqn.invars], found)
         known.update(zip(eqn.outvars, made, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _apply(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]) -> list[Any]:
+def apply_wide(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]) -> list[Any]:
     """Return what one equation of a trace gives."""
     name = eqn.primitive.name
     if name == "convert_element_type" and jnp.dtype(eqn.params["new_dtype"]) in _NARROW:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from jax_side.probes.calls import CallRecorder, recorded
 from jax_side.probes.islands import lifted
 from jax_side.probes.paths import modes_of
+from jax_side.probes.programs import JaxProgram
 from jax_side.probes.sown import traced_calls
 from jax_side.probes.trees import ModelTree, tree_of
 from parity.contract import Evaluation, Inputs, Island, ModuleCall, Weigh
@@ -40,6 +41,12 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
     """
     with jax.enable_x64(True):
         tree = tree_of(option, name, made, args, kwargs, _arrays(inputs))
+        for path, leaf in tree.arrays.items():
+            if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+                raise SpecError(
+                    option, f"{name} has a complex leaf, {path}: complex leaves are not compared; "
+                    "hold its real and imaginary parts as leaves (jax.lax.complex joins them)"
+                )  # fmt: skip
         return JaxProbe(name, tree)
 
 
@@ -187,6 +194,21 @@ class JaxProbe:
             for (path, kind), (taken, made), grad in zip(told, seen, grads, strict=True)
         )  # fmt: skip
         return Evaluation(_outputs(outputs, self.name), gradients, kept, tuple(found.values()))
+
+    def trace(self, values: Mapping[str, NDArray[np.float64]], inputs: Inputs) -> JaxProgram | None:
+        """Return what it computes, equation by equation; see `parity.contract.ModelProbe`."""
+        with jax.enable_x64(True):
+            held = {path: jnp.asarray(values[path], jnp.float64) for path in self.leaves}
+            static, arrays = _parted(_arrays(inputs))
+
+            def run(held: dict[str, Any], arrays: Any) -> list[jax.Array]:
+                return _floats(self.tree.call({**self._rest, **held}, _joined(static, arrays)))
+
+            try:
+                program = JaxProgram(run, held, arrays)
+            except Exception:  # anything that the user's code does: what cannot be traced has no program
+                return None
+        return program if program.complete else None
 
     def settings(self, path: str) -> Mapping[str, object]:
         """Return the plain values of a module, such as `epsilon`."""

@@ -15,6 +15,7 @@ from jax_side.probes.calls import CallRecorder, recorded
 from jax_side.probes.islands import lifted
 from jax_side.probes.masks import given_masks
 from jax_side.probes.model import JaxProbe
+from jax_side.probes.programs import JaxProgram
 from jax_side.probes.state import LiftedStep, view_of
 from parity.contract import DropoutMasks, Island, LossEvaluation, ModelProbe, Precision, StateView, StepBatch
 from parity.errors import SpecError
@@ -95,6 +96,23 @@ class JaxPort:
                 return graded, run, found
             self._programs[key] = (graded, run, found)
         return self._programs[key]
+
+    def trace(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> JaxProgram | None:
+        """Return the loss, equation by equation; see `parity.contract.TrainerProbe`."""
+        arrays = {name: one for name, one in batch.items() if isinstance(one, np.ndarray)}
+        rest = {name: one for name, one in batch.items() if name not in arrays}
+        with self._wide("loss"):
+            held = {path: jnp.asarray(values[path], jnp.float64) for path in self.model.leaves}
+
+            def run(held: dict[str, Any], arrays: Any) -> list[Any]:
+                made = self.functions["loss"](self._model(held), {**rest, **arrays})
+                return [(made[0] if isinstance(made, tuple) and made else made).reshape(())]
+
+            try:
+                program = JaxProgram(run, held, arrays)
+            except jax.errors.JAXTypeError:  # it looks at values of the batch: they are constants of the program then
+                program = JaxProgram(lambda held: run(held, arrays), held)
+        return program if program.complete else None
 
     def begin(
         self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False, precision: Precision = "float64"

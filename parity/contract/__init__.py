@@ -28,6 +28,7 @@ from parity.contract.probe import (
     Weigh,
     call_with,
 )
+from parity.contract.programs import OperationArrays, OperationEdit, ProgramOperation, TracedProgram
 from parity.contract.records import (
     Divergence,
     first_divergence,
@@ -78,10 +79,13 @@ __all__ = [
     "Measured",
     "ModelProbe",
     "ModuleCall",
+    "OperationArrays",
+    "OperationEdit",
     "Pace",
     "Place",
     "Precision",
     "Processes",
+    "ProgramOperation",
     "RunIdentity",
     "RunPlan",
     "Side",
@@ -89,6 +93,7 @@ __all__ = [
     "StateView",
     "StepBatch",
     "StepRecord",
+    "TracedProgram",
     "Trainer",
     "TrainerProbe",
     "TrainingRun",

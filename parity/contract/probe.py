@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.contract.programs import TracedProgram
+
 __all__ = ["Evaluation", "Inputs", "Island", "ModelProbe", "ModuleCall", "Weigh", "call_with"]
 
 Inputs = tuple[Any, ...] | Mapping[str, Any]
@@ -89,6 +91,17 @@ class ModelProbe(Protocol):
             weigh: Weights of outputs; without, no gradients are computed.
             calls: Whether calls of its modules are kept.
             lift: Whether what it computes in float32 by a cast is computed in float64.
+
+        Raises:
+            SpecError: It cannot be called with these inputs.
+        """
+
+    def trace(self, values: Mapping[str, NDArray[np.float64]], inputs: Inputs) -> TracedProgram | None:
+        """Return what it computes in float64, operation by operation; None where that is not to be seen.
+
+        Args:
+            values: Every leaf, float64.
+            inputs: As of `evaluate`.
 
         Raises:
             SpecError: It cannot be called with these inputs.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from parity.contract.masks import DropoutMasks
 from parity.contract.probe import Island, ModelProbe
+from parity.contract.programs import TracedProgram
 from parity.contract.trainer import Precision
 
 __all__ = ["LossEvaluation", "StateView", "StepBatch", "TrainerProbe", "TrainingRun"]
@@ -78,6 +79,17 @@ class TrainerProbe(Protocol):
             batch: Float arrays are given as float64.
             precision: As of `begin`; what is cast to a narrower type is computed in float64 in that alone.
             masks: What dropout drops, at the rates of the modules; without, modules drop nothing.
+
+        Raises:
+            SpecError: The user's loss fails, or is no scalar.
+        """
+
+    def trace(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> TracedProgram | None:
+        """Return the loss in float64, operation by operation; None where that is not to be seen.
+
+        Args:
+            values: As of `loss`.
+            batch: As of `loss`.
 
         Raises:
             SpecError: The user's loss fails, or is no scalar.

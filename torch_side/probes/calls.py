@@ -16,13 +16,20 @@ __all__ = ["Calls", "arrays_in"]
 
 
 def arrays_in(value: Any) -> Iterator[torch.Tensor]:
-    """Yield the float tensors in what a module takes or returns, in order."""
+    """Yield the float tensors in what a module takes or returns, in order.
+
+    Those of a dictionary are in the order of its keys, as JAX has them: two that hold the same are equal in whatever
+    order they were filled. An output of transformers keeps its own order, which is that of its tuple.
+    """
     if isinstance(value, torch.Tensor):
         if value.is_floating_point():
             yield value
-    elif isinstance(value, dict) or hasattr(value, "to_tuple"):
+    elif hasattr(value, "to_tuple"):
         for one in value.values():
             yield from arrays_in(one)
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            yield from arrays_in(value[key])
     elif isinstance(value, list | tuple):
         for one in value:
             yield from arrays_in(one)

@@ -17,6 +17,7 @@ from parity.contract import Evaluation, Inputs, Weigh, call_with
 from parity.errors import SpecError
 from torch_side.probes.calls import Calls, arrays_in
 from torch_side.probes.islands import Islands
+from torch_side.probes.programs import TorchProgram
 
 __all__ = ["open_model"]
 
@@ -65,6 +66,12 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
         module = module[0]
     if not isinstance(module, nn.Module):
         raise SpecError(option, f"{name} made {type(module).__name__}; expected a module of PyTorch")
+    for path, parameter in module.named_parameters():
+        if parameter.is_complex():
+            raise SpecError(
+                option, f"{name} has a complex parameter, {path}: complex leaves are not compared; "
+                "hold its real and imaginary parts as leaves (torch.view_as_complex joins them)"
+            )  # fmt: skip
     return TorchProbe(name, module.double().eval(), notes)
 
 
@@ -145,6 +152,24 @@ class TorchProbe:
             kept.ended(total) if calls else (),
             islands.found,
         )
+
+    def trace(self, values: Mapping[str, NDArray[np.float64]], inputs: Inputs) -> TorchProgram | None:
+        """Return what it computes, operation by operation; see `parity.contract.ModelProbe`."""
+        tensors = {path: torch.tensor(values[path], dtype=torch.float64) for path in self._leaves}
+        args, kwargs = call_with(inputs)
+
+        def call() -> Any:
+            before = torch.get_default_dtype()
+            try:
+                torch.set_default_dtype(torch.float64)
+                with Islands(lift=True), torch.random.fork_rng(devices=[]):
+                    named = {name: _tensor(one) for name, one in kwargs.items()}
+                    return torch.func.functional_call(self.module, tensors, tuple(map(_tensor, args)), named)
+            finally:
+                torch.set_default_dtype(before)
+
+        program = TorchProgram(lambda: call)
+        return program if program.complete else None
 
     def _gradients(self, total: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.float64]]:
         """Return the gradient of each parameter, zeros where none reaches it."""

@@ -19,6 +19,7 @@ from torch_side.probes.calls import arrays_in
 from torch_side.probes.islands import Islands
 from torch_side.probes.masks import GivenMasks
 from torch_side.probes.model import TorchProbe
+from torch_side.probes.programs import TorchProgram
 from torch_side.probes.state import view_of
 
 __all__ = ["open_trainer"]
@@ -72,6 +73,22 @@ class TorchPort:
         outputs = tuple(one.detach().double().numpy() for _, given in seen for one in arrays_in(given))
         inputs = tuple(one.detach().double().numpy() for args, _ in seen for one in arrays_in(args))
         return LossEvaluation(float(made.detach()), gradients, outputs, inputs, islands.found)
+
+    def trace(self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch) -> TorchProgram | None:
+        """Return the loss, operation by operation; see `parity.contract.TrainerProbe`."""
+
+        def prepare() -> Callable[[], Any]:
+            module = self._module(values, "float64")
+
+            def call() -> Any:
+                with self._wide("loss"), Islands(lift=True):
+                    made = self.functions["loss"](module, dict(batch))
+                return made[0] if isinstance(made, tuple) and made else made
+
+            return call
+
+        program = TorchProgram(prepare)
+        return program if program.complete else None
 
     def begin(
         self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False, precision: Precision = "float64"

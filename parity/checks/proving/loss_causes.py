@@ -12,10 +12,13 @@ from parity.checks.proving.losses import LossPair
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import permutation_of
 
-__all__ = ["loss_cause"]
+__all__ = ["UNKNOWN", "loss_cause"]
 
 CLOSE = 1e-9
 """Relative distance within which a way makes a loss."""
+
+UNKNOWN = "equal outputs, another loss: its formula differs (target, reduction, weights, smoothing)"
+"""What is said where no way makes either loss."""
 
 LossWay = tuple[str, float]
 
@@ -39,7 +42,7 @@ def loss_cause(pair: LossPair) -> str:
         if not known:
             if cause := _part_cause(pair):
                 return cause
-            return "equal outputs, another loss: its formula differs (target, reduction, weights, smoothing)"
+            return UNKNOWN
         return (
             f"equal outputs, another loss: {'the trainer' if here else 'the port'} takes {known[0]}, "
             f"the other does not"

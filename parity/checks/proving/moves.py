@@ -154,6 +154,8 @@ def _rates(walk: TwoWalks) -> dict[int, float]:
 
 def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:
     """Return that the difference of the updates is a multiple of the parameters."""
+    if sum(before[leaf].size for leaf in parted) < FEWEST:
+        return ""  # any number is a multiple of one
     shares: dict[str, float] = {}
     for leaf in parted:
         gap, p = (moves[1][leaf] - moves[0][leaf]).ravel(), before[leaf].ravel()

@@ -13,10 +13,11 @@ from parity.checks.proving.dropouts import compare_dropouts
 from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
 from parity.checks.proving.initial import compare_starts
 from parity.checks.proving.lockstep import AHEAD
-from parity.checks.proving.loss_causes import loss_cause
+from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
 from parity.checks.proving.masked import compare_masked
 from parity.checks.proving.narrow import hidden, judge_narrow, of_rounding
+from parity.checks.proving.program_causes import loss_program_cause, model_program_cause
 from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
 from parity.checks.proving.trained import handover_stage, resume_stage
 from parity.checks.proving.update_causes import update_cause
@@ -156,6 +157,8 @@ class Proving:
         # of models of one size a leaf is left over by the way in which they were cut: that is no cause
         alone = mapped.found.alone if mapped.found is not None and sizes[0] != sizes[1] else ()
         cause = parting.cause or ("; ".join(f"a leaf of {what}: {why}" for what, why in alone[:2]))
+        if not cause and self.unproven is not None:
+            cause = model_program_cause(self.unproven)
         return PortStage("forward", "broken", said, cause, tuple(more))
 
     def _loss(self) -> PortStage:
@@ -181,6 +184,8 @@ class Proving:
                     f"where {limit:.1e} passes"
                 )
                 cause = mode_cause(self.pairing, *self.trainers, values, step) or loss_cause(pair)
+                if not cause or cause == UNKNOWN:
+                    cause = loss_program_cause(self.pairing, *self.trainers) or cause
                 return PortStage("loss", "broken", said, cause)
             worst = max(worst, gap)
         self.figures["loss"] = worst

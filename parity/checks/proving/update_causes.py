@@ -15,6 +15,13 @@ from parity.checks.proving.clip_causes import clip_cause, whole_times
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.moves import move_cause
+from parity.checks.proving.recurrences import (
+    ahead_cause,
+    another_gradient_cause,
+    divisor_cause,
+    rate_inside_cause,
+    second_moment_cause,
+)
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
@@ -36,9 +43,13 @@ def update_cause(walk: TwoWalks) -> str:
     first = min((since for since, _ in walk.suspects.values()), default=walk.done)
     if walk.what == "loss" and not walk.suspects:
         return _loss_cause(walk)
-    if first == 1 and (cause := frozen_cause(walk) or begin_cause(walk) or _taken_cause(walk)):
+    if first == 1 and (
+        cause := frozen_cause(walk) or begin_cause(walk) or second_moment_cause(walk) or _taken_cause(walk)
+    ):
         return cause
-    return move_cause(walk) or average_cause(walk) or largest_cause(walk)
+    if walk.done == 1 and walk.what == MODEL and (cause := ahead_cause(walk) or divisor_cause(walk)):
+        return cause
+    return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
 
 
 def average_cause(walk: TwoWalks) -> str:
@@ -115,6 +126,8 @@ def _taken_cause(walk: TwoWalks) -> str:
         known = sum(len(held) for held in lane.moments[1].slots.values())
         if not (here or there) or len(more) > known:
             return ""  # arrays that belong to no leaf that is known may be its moments
+        if cause := another_gradient_cause(walk, 0 if here is None else 1):
+            return cause
         return f"state: no slot of {which} holds a part of the gradient, as {(there or here).slot} of the other does"  # type: ignore[union-attr]
     gradient = over(grads, grads=True)
     return (

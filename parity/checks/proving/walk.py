@@ -158,7 +158,7 @@ class _Judge:
         """Take those slots of the second away that are no longer equal to one of the first."""
         here, there = (lane.moments[done].slots for lane in self.walk.lanes[:2])
         for slot in here:
-            if slot == MODEL or _zero(here[slot]):
+            if slot == MODEL or _zero(here[slot]) or _counts(here[slot], done):
                 continue
             if slot not in self.candidates:
                 self.candidates[slot] = set(there)
@@ -199,6 +199,11 @@ def still(walk: TwoWalks) -> bool:
     start, now = lane.moments[0].slots[MODEL], lane.moments[walk.done].slots[MODEL]
     params = [leaf for leaf in now if leaf not in lane.trainer.model.statistics]
     return all(np.array_equal(start[leaf], now[leaf]) for leaf in params)
+
+
+def _counts(held: Mapping[str, NDArray[np.float64]], done: int) -> bool:
+    """Return whether a slot is a count of updates: that of a parameter without axes has the shape of a moment."""
+    return all(array.size == 1 and float(array.ravel()[0]) == done for array in held.values())
 
 
 def _zero(held: Mapping[str, NDArray[np.float64]]) -> bool:

@@ -1,0 +1,225 @@
+"""A function of JAX as a program: the equations of its trace one by one, and it again with some of them changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from numpy.typing import NDArray
+
+from jax_side.probes.arithmetic import by_numpy
+from jax_side.probes.equations import other_parameters
+from jax_side.probes.islands import apply_wide
+from parity.contract import Island, OperationEdit, ProgramOperation
+
+__all__ = ["JaxProgram"]
+
+MOST = 2_000
+"""Equations above which a function is not looked at."""
+
+MOST_TURNS = 64
+"""Turns of a loop above which its body is one operation."""
+
+_INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
+            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr",
+            "checkpoint": "jaxpr"}  # fmt: skip
+"""Primitives that call another function, to the parameter that holds it."""
+
+_UNNAMED = {"_where", "<lambda>", "wrapped", "fn", "run"}
+
+
+class JaxProgram:
+    """See `parity.contract.TracedProgram`.
+
+    Args:
+        function: Of arrays in containers, which returns a list of float arrays.
+        args: What it is called with.
+
+    Raises:
+        TypeError: It cannot be traced with them.
+    """
+
+    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+        with jax.enable_x64(True):
+            self._closed = jax.make_jaxpr(function)(*args)
+            self._args = jax.tree.leaves(args)
+        self.complete = _count(self._closed.jaxpr) <= MOST
+        self.operations: tuple[ProgramOperation, ...] = ()
+        if not self.complete:
+            return
+        first = _Evaluator({}, keep=True)
+        self.outputs = self._run(first)
+        self.operations = tuple(first.seen)
+
+    def run(self, edits: Mapping[int, OperationEdit]) -> tuple[NDArray[np.float64], ...] | None:
+        """Return what it gives with some operations changed; see `parity.contract.TracedProgram`."""
+        try:
+            return self._run(_Evaluator(edits, keep=False))
+        except Exception:  # what was changed need not fit, and anything may follow
+            return None
+
+    def _run(self, evaluator: _Evaluator) -> tuple[NDArray[np.float64], ...]:
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            made = evaluator.evaluate((), self._closed.jaxpr, self._closed.consts, self._args)
+            return tuple(np.array(one, np.float64) for one in made)
+
+
+class _Evaluator:
+    """Computes a trace equation by equation.
+
+    Args:
+        edits: Place of an operation to what is done there.
+        keep: Whether operations are kept.
+    """
+
+    def __init__(self, edits: Mapping[int, OperationEdit], *, keep: bool) -> None:
+        self.edits, self.keep = edits, keep
+        self.seen: list[ProgramOperation] = []
+        self.places: dict[tuple[Any, ...], int] = {}
+        self.held: dict[int, tuple[NDArray[Any], ...]] = {}
+        self.wanted = {source for one in edits.values() for source in one.sources}
+        self.scopes: list[list[int]] = [[]]
+        self.found: dict[tuple[str, str], Island] = {}
+        """Casts that were left out; not looked at."""
+
+    def evaluate(self, path: tuple[Any, ...], jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+        """Return what a trace gives."""
+        known: dict[Any, Any] = {}
+        known.update(zip(jaxpr.constvars, consts, strict=True))
+        known.update(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, core.Literal) else known[atom]
+
+        for number, eqn in enumerate(jaxpr.eqns):
+            made = self._equation((*path, number), eqn, [read(atom) for atom in eqn.invars])
+            known.update(zip(eqn.outvars, made, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, path: tuple[Any, ...], eqn: Any, values: list[Any]) -> list[Any]:
+        name, kind = eqn.primitive.name, eqn.primitive.name
+        if name in _INLINED:
+            body = eqn.params[_INLINED[name]]
+            jaxpr, consts = (body.jaxpr, body.consts) if isinstance(body, core.ClosedJaxpr) else (body, ())
+            made = self.evaluate(path, jaxpr, consts, values)
+            kind = str(eqn.params.get("name", ""))
+            if not kind or kind in _UNNAMED or len(jaxpr.eqns) < 2:
+                return made
+            return self._operation(path, kind, eqn, values, lambda _: made)
+        if name == "scan" and eqn.params["length"] <= MOST_TURNS:
+            return self._scan(path, eqn, values)
+        return self._operation(path, kind, eqn, values, lambda changed: self._compute(changed, values))
+
+    def _operation(
+        self, path: tuple[Any, ...], kind: str, eqn: Any, values: list[Any], compute: Callable[[Any], list[Any]]
+    ) -> list[Any]:
+        at = self.places.setdefault(path, len(self.places))
+        edit = self.edits.get(at)
+        literals = {
+            str(place): atom.val
+            for place, atom in enumerate(eqn.invars)
+            if isinstance(atom, core.Literal) and np.ndim(atom.val) == 0
+        }
+        changed = eqn
+        if edit is not None:
+            for key, value in edit.numbers.items():
+                values[int(key)] = np.asarray(value, np.asarray(values[int(key)]).dtype)
+            if edit.given is not None:
+                new = edit.given(_arrays(values))
+                values[:] = [np.asarray(one, np.asarray(old).dtype) for one, old in zip(new, values, strict=True)]
+            if edit.settings:
+                changed = eqn.replace(params={**eqn.params, **edit.settings})
+        made = compute(changed)
+        if edit is not None and edit.after is not None:
+            new = edit.after(_arrays(made), _arrays(values), [self.held[one] for one in edit.sources])
+            made = [np.asarray(one, np.asarray(old).dtype) for one, old in zip(new, made, strict=True)]
+        if at in self.wanted:
+            self.held[at] = _arrays(made)
+        if self.keep and at == len(self.seen):
+            numbers = {key: float(one) for key, one in literals.items() if np.isfinite(one)} if kind == (
+                eqn.primitive.name
+            ) else {}  # fmt: skip
+            exchanged = {key: eqn.params[key] for key in ("start_indices", "limit_indices", "strides")
+                         if kind == "slice"}  # fmt: skip
+            before = frozenset(place for scope in self.scopes for place in scope)
+            self.seen.append(
+                ProgramOperation(kind, _short(eqn), _arrays(values), _arrays(made), numbers,
+                                 other_parameters(eqn), exchanged, before)
+            )  # fmt: skip
+            self.scopes[-1].append(at)
+        return made
+
+    def _compute(self, eqn: Any, values: list[Any]) -> list[Any]:
+        """Return what an equation gives, by NumPy where that knows it."""
+        numbers = [_plain(one) for one in values]
+        if all(one is not None for one in numbers):
+            made = by_numpy(eqn.primitive.name, eqn.params, numbers)  # type: ignore[arg-type]
+            if made is not None:
+                return made
+        given = [one if plain is None else jnp.asarray(one) for one, plain in zip(values, numbers, strict=True)]
+        return apply_wide(eqn, given, self.found)
+
+    def _scan(self, path: tuple[Any, ...], eqn: Any, values: list[Any]) -> list[Any]:
+        """Return what a scan gives, turn by turn."""
+        params = eqn.params
+        count, carried, length = params["num_consts"], params["num_carry"], params["length"]
+        body, consts = params["jaxpr"], values[:count]
+        carry, rest = list(values[count : count + carried]), values[count + carried :]
+        turns: list[list[Any]] = []
+        self.scopes.append([])
+        order = range(length - 1, -1, -1) if params["reverse"] else range(length)
+        for turn in order:
+            made = self.evaluate(path, body.jaxpr, body.consts, [*consts, *carry, *[one[turn] for one in rest]])
+            carry = made[:carried]
+            turns.append(made[carried:])
+        self.scopes.pop()
+        if params["reverse"]:
+            turns.reverse()
+        shapes = [atom.aval for atom in eqn.outvars[carried:]]
+        if not turns:
+            return [*carry, *[np.zeros(one.shape, one.dtype) for one in shapes]]
+        return [*carry, *[np.stack(list(map(np.asarray, column))) for column in zip(*turns, strict=True)]]
+
+
+def _arrays(values: Sequence[Any]) -> tuple[NDArray[Any], ...]:
+    """Return arrays of NumPy; what is none, such as a key of random numbers, as an empty one."""
+    return tuple(
+        np.zeros(0) if jnp.issubdtype(getattr(one, "dtype", np.float64), jax.dtypes.extended) else _wide(one)
+        for one in values
+    )
+
+
+def _plain(value: Any) -> NDArray[Any] | None:
+    """Return an array of NumPy, a floating one in float64; None where it is none, such as a key of random numbers."""
+    if jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended):
+        return None
+    return _wide(value)
+
+
+def _wide(value: Any) -> NDArray[Any]:
+    array = np.asarray(value)
+    return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
+
+
+def _count(jaxpr: Any) -> int:
+    inner = [
+        one for eqn in jaxpr.eqns for one in eqn.params.values() if isinstance(one, core.Jaxpr | core.ClosedJaxpr)
+    ]
+    return len(jaxpr.eqns) + sum(_count(one.jaxpr if isinstance(one, core.ClosedJaxpr) else one) for one in inner)
+
+
+def _short(eqn: Any) -> str:
+    """Return file and line of the nearest frame that is of the user."""
+    traceback = eqn.source_info.traceback
+    frames = list(traceback.frames) if traceback else []
+    for frame in frames:
+        file = frame.file_name.replace("\\", "/")
+        if any(f"/{one}/" in file for one in ("jax", "flax", "optax", "jax_side", "equinox", "haiku")):
+            continue
+        return f"{Path(file).name}:{frame.line_num}"
+    return "a place that the trace does not tell"

@@ -1,0 +1,281 @@
+"""What a port may do otherwise at one operation: the table of changes, each with the words for it.
+
+A change says what an operation does as it is, and what it would do changed. The narrower ones come first: another
+function, setting or order in place of the one that is there, then what is left out, then what is added.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, equal, nearest
+from parity.checks.programs.functions import ACTIVATIONS
+from parity.checks.programs.insertions import insertions_of
+from parity.contract import OperationEdit, ProgramOperation
+
+__all__ = ["changes_of"]
+
+LARGEST = 2**20
+"""Elements of a value above which no change of it is tried."""
+
+
+def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
+    """Yield what may be otherwise at an operation.
+
+    Args:
+        operations: Of a program.
+        at: Place of the operation.
+    """
+    one = operations[at]
+    if any(a.size > LARGEST for a in one.outputs):
+        return
+    for words, settings in one.others:
+        own, _, other = words.rpartition("|")
+        yield OperationChange("setting", f"{one.kind} with {own}", other, 0, OperationEdit(settings=settings))
+    yield from _exchanges(operations, at)
+    if len(one.outputs) != 1:
+        yield from _several(one)
+        return
+    if one.outputs[0].dtype.kind == "b":
+        yield from _conditions(one)
+    if one.outputs[0].dtype.kind != "f":
+        return
+    yield from _functions(operations, at)
+    yield from _arithmetic(one)
+    yield from _reductions(one)
+    yield from _joined(one)
+    yield from _left_out(one)
+    yield from _laid(one)
+    yield from insertions_of(operations, at)
+
+
+def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
+    """Yield other functions in place of the one that makes the output of an input, or of a value before."""
+    one = operations[at]
+    y = one.outputs[0]
+    givens: list[tuple[int | None, FloatNumbers]] = [
+        (place, x) for place, x in enumerate(one.inputs) if x.shape == y.shape and x.dtype.kind == "f"
+    ]
+    for place, x in givens:
+        if (own := _function(x, y)) and place is not None:
+            for name, function in ACTIVATIONS.items():
+                if name not in (own, "nothing"):
+                    edit = OperationEdit(after=lambda o, i, s, f=function, p=place: (computed(f, i[p]),))  # type: ignore[misc]
+                    yield OperationChange("activation", own, name, 0, edit)
+            return
+    for source in nearest(operations, at, y.shape):
+        if own := _function(operations[source].outputs[0], y):
+            for name, function in ACTIVATIONS.items():
+                if name != own:
+                    edit = OperationEdit(after=lambda o, i, s, f=function: (computed(f, s[0][0]),), sources=(source,))  # type: ignore[misc]
+                    yield OperationChange("activation", own, name, 0, edit)
+            return
+
+
+def _function(x: FloatNumbers, y: FloatNumbers) -> str:
+    """Return the name of the function that makes one of the other; empty where none does, or nothing is done."""
+    for name, function in ACTIVATIONS.items():
+        if equal(computed(function, x), y):
+            return "" if name == "nothing" else name
+    return ""
+
+
+_BINARY: dict[str, Callable[[FloatNumbers, FloatNumbers], Any]] = {
+    "a + b": np.add, "a - b": np.subtract, "b - a": lambda a, b: b - a, "a * b": np.multiply, "a / b": np.divide,
+    "b / a": lambda a, b: b / a, "the larger": np.maximum, "the smaller": np.minimum,
+}  # fmt: skip
+
+
+def _arithmetic(one: ProgramOperation) -> Iterator[OperationChange]:
+    """Yield other arithmetic of two inputs, and each of them turned over where it is a square matrix."""
+    y = one.outputs[0]
+    floats = [at for at, x in enumerate(one.inputs) if x.dtype.kind == "f"]
+    if len(floats) != 2:
+        return
+    i, j = floats
+    if one.numbers:  # of a number others are solved for
+        return
+    with np.errstate(all="ignore"):
+        try:
+            made = {word: np.asarray(f(one.inputs[i], one.inputs[j])) for word, f in _BINARY.items()}
+        except ValueError:
+            made = {}
+        own = next((word for word, value in made.items() if equal(value, y)), "")
+    for word, function in _BINARY.items() if own else ():
+        if word != own and not equal(made[word], y):
+            edit = OperationEdit(after=lambda o, a, s, f=function: (computed(f, a[i], a[j]),))  # type: ignore[misc]
+            yield OperationChange("arithmetic", own, word, 1, edit)
+    if one.kind in ("dot_general", "matmul", "linear", "mm", "bmm", "__matmul__"):
+        a, b = one.inputs[i], one.inputs[j]
+        if b.ndim == 2 and b.shape[0] == b.shape[1] and a.shape[-1] == b.shape[0]:
+            own_b = b if equal(a @ b, y) else b.T
+            if equal(a @ own_b, y):
+                edit = OperationEdit(after=lambda o, v, s, turn=own_b is b: (v[i] @ (v[j].T if turn else v[j]),))  # type: ignore[misc]
+                yield OperationChange("weight", "as it is", "transposed", 0, edit)
+
+
+_REDUCED: dict[str, Callable[..., Any]] = {
+    "sum": np.sum, "mean": np.mean, "maximum": np.max, "minimum": np.min,
+    "mean of squares": lambda x, axis, **k: np.mean(x * x, axis=axis, **k), "root of the sum of squares":
+    lambda x, axis, **k: np.sqrt(np.sum(x * x, axis=axis, **k)),
+}  # fmt: skip
+
+
+def _reductions(one: ProgramOperation) -> Iterator[OperationChange]:
+    """Yield other reductions of an input, or the same over other axes."""
+    y = one.outputs[0]
+    for place, x in enumerate(one.inputs):
+        if x.dtype.kind != "f" or not 1 <= x.ndim <= 5 or x.size <= y.size:
+            continue
+        axes = [c for n in range(1, x.ndim + 1) for c in itertools.combinations(range(x.ndim), n)]
+        with np.errstate(all="ignore"):
+            made = {(word, over): np.asarray(f(x, axis=over)) for word, f in _REDUCED.items() for over in axes}
+        same = {way: value for way, value in made.items() if value.size == y.size}
+        own = [way for way, value in same.items() if equal(value.reshape(y.shape), y)]
+        if not own:
+            continue
+        word, over = own[0]
+        for way in same:
+            if way in own or (way[0] != word and way[1] != over):
+                continue
+            function = _REDUCED[way[0]]
+            edit = OperationEdit(
+                after=lambda o, i, s, f=function, w=way, p=place: (
+                    np.asarray(f(i[p], axis=w[1])).reshape(o[0].shape),
+                )  # type: ignore[misc]
+            )
+            yield OperationChange(
+                "reduction", f"{word} over {_axes(over)}", f"{way[0]} over {_axes(way[1])}", 1, edit
+            )
+        for axis in range(y.ndim):
+            if y.shape[axis] > 1 and word in ("sum", "mean"):
+                whole = edit_of(
+                    lambda y, w=word, a=axis: np.broadcast_to(_REDUCED[w](y, axis=a, keepdims=True), y.shape)
+                )
+                yield OperationChange(
+                    "reduction",
+                    f"{word} over {_axes(over)}",
+                    f"{word} over {_axes(over)}, and over axis {axis} of that",
+                    1,
+                    whole,
+                )
+        return
+
+
+def _axes(axes: Sequence[int]) -> str:
+    return ("axis " if len(axes) == 1 else "axes ") + ", ".join(map(str, axes))
+
+
+def _joined(one: ProgramOperation) -> Iterator[OperationChange]:
+    """Yield other orders of what is joined."""
+    y, count = one.outputs[0], len(one.inputs)
+    if not 2 <= count <= 4 or sum(x.size for x in one.inputs) != y.size:
+        return
+    for axis in range(y.ndim):
+        try:
+            fits = equal(np.concatenate(one.inputs, axis), y)
+        except ValueError:
+            continue
+        for order in itertools.permutations(range(count)) if fits else ():
+            if order != tuple(range(count)):
+                edit = OperationEdit(after=lambda o, i, s, w=order, a=axis: (np.concatenate([i[p] for p in w], a),))  # type: ignore[misc]
+                yield OperationChange("order", "parts joined as they are", f"in the order {list(order)}", 1, edit)
+        if fits:
+            return
+
+
+def _several(one: ProgramOperation) -> Iterator[OperationChange]:
+    """Yield other orders of what is cut into parts of one shape."""
+    shapes = {a.shape for a in one.outputs}
+    if not 2 <= len(one.outputs) <= 4 or len(shapes) != 1:
+        return
+    count = len(one.outputs)
+    for order in itertools.permutations(range(count)):
+        if order != tuple(range(count)):
+            edit = OperationEdit(after=lambda o, i, s, w=order: tuple(o[p] for p in w))  # type: ignore[misc]
+            yield OperationChange("order", f"the {count} parts as they are", f"in the order {list(order)}", 1, edit)
+
+
+def _exchanges(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
+    """Yield other orders of the places that operations of one kind take of the same value, such as gates."""
+    one = operations[at]
+    if not one.exchanged:
+        return
+    alike = [
+        other for other, two in enumerate(operations)
+        if two.kind == one.kind and two.exchanged and two.outputs[0].shape == one.outputs[0].shape
+        and two.inputs[0].shape == one.inputs[0].shape and np.array_equal(two.inputs[0], one.inputs[0])
+    ]  # fmt: skip
+    if alike[0] != at or not 2 <= len(alike) <= 4:
+        return
+    for order in itertools.permutations(range(len(alike))):
+        if order != tuple(range(len(alike))):
+            edits = {
+                mine: OperationEdit(settings=operations[alike[p]].exchanged)
+                for mine, p in zip(alike, order, strict=True)
+            }
+            mine = edits.pop(at)
+            yield OperationChange(
+                "order", f"the {len(alike)} parts as they are", f"in the order {list(order)}", 1, mine, edits
+            )
+
+
+def _conditions(one: ProgramOperation) -> Iterator[OperationChange]:
+    """Yield other masks in place of a condition."""
+    y = one.outputs[0]
+    yield OperationChange("mask", f"{one.kind} as it is", "the other way round", 1, edit_of(np.logical_not))
+    for value in (True, False):
+        yield OperationChange("mask", f"{one.kind} as it is", f"{'set' if value else 'not set'} everywhere", 1,
+                              edit_of(lambda y, v=value: np.full_like(y, v)))  # fmt: skip
+    yield from _laid(one)
+    if y.ndim >= 2 and y.shape[-1] == y.shape[-2] > 1:
+        for by in (-1, 1):
+            moved = OperationEdit(after=lambda o, i, s, b=by: (_shifted(o[0], b),))  # type: ignore[misc]
+            where = "behind" if by > 0 else "ahead"
+            yield OperationChange("mask", f"{one.kind} as it is", f"one place further {where}", 0, moved)
+
+
+def _shifted(mask: NDArray[Any], by: int) -> NDArray[Any]:
+    """Return a mask of places by places whose columns lie one further, the last of the first row repeated."""
+    moved = np.roll(mask, by, -1)
+    at = 0 if by > 0 else -1
+    moved[..., at] = mask[..., at]
+    return moved
+
+
+def _left_out(one: ProgramOperation) -> Iterator[OperationChange]:
+    y = one.outputs[0]
+    for place, x in enumerate(one.inputs):
+        if x.dtype.kind == "f" and x.size > 0 and not (x.shape == y.shape and np.array_equal(x, y)):
+            try:
+                fits = np.broadcast_shapes(x.shape, y.shape) == y.shape
+            except ValueError:
+                fits = False
+            if fits and (x.size == y.size or x.size == 1):
+                edit = OperationEdit(after=lambda o, i, s, p=place: (np.broadcast_to(i[p], o[0].shape),))  # type: ignore[misc]
+                yield OperationChange("left out", f"{one.kind} is applied", "not", 1 + (x.size == 1), edit)
+    if y.size > 1:
+        yield OperationChange("left out", f"{one.kind} is applied", "zeros in its place", 3, edit_of(np.zeros_like))
+        yield OperationChange("left out", f"{one.kind} is applied", "ones in its place", 3, edit_of(np.ones_like))
+
+
+def _laid(one: ProgramOperation) -> Iterator[OperationChange]:
+    """Yield the output with axes of one extent exchanged, turned about an axis, or moved by a place."""
+    y = one.outputs[0]
+    for a, b in itertools.combinations(range(y.ndim), 2):
+        if y.shape[a] == y.shape[b] > 1:
+            yield OperationChange("layout", f"the result of {one.kind} as it is", f"axes {a} and {b} exchanged", 2,
+                                  edit_of(lambda y, a=a, b=b: y.swapaxes(a, b)))  # fmt: skip
+    own = f"the result of {one.kind} as it is"
+    for axis in range(y.ndim):
+        if y.shape[axis] > 1:
+            turned = edit_of(lambda y, a=axis: np.flip(y, a))
+            yield OperationChange("layout", own, f"axis {axis} the other way round", 2, turned)
+            for by in (-1, 1):
+                moved = edit_of(lambda y, a=axis, b=by: np.roll(y, b, a))
+                yield OperationChange("layout", own, f"moved by {by} along axis {axis}", 2, moved)

@@ -1,0 +1,124 @@
+"""Which values of one program are values of another, in whatever order their numbers lie."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.contract import ProgramOperation
+
+__all__ = ["Candidates", "KnownValues", "candidates_of"]
+
+CLOSE = 1e-9
+"""Relative distance within which two values are one."""
+
+
+class KnownValues:
+    """Values by what no order of their numbers changes: their count, sum, sum of squares, smallest and largest.
+
+    Args:
+        values: OperationArrays; those of one element are left out: they are in every program.
+    """
+
+    def __init__(self, values: Iterable[NDArray[np.float64]]) -> None:
+        found: dict[int, list[NDArray[np.float64]]] = defaultdict(list)
+        for one in values:
+            if one.size > 1:
+                found[one.size].append(one)
+        self._arrays = found
+        self._held = {size: np.stack([_print(one) for one in held]) for size, held in found.items()}
+
+    def has(self, value: NDArray[np.float64]) -> bool:
+        """Return whether a value is among them, its numbers in whatever order."""
+        return bool(len(self._places(value)))
+
+    def has_in_order(self, value: NDArray[np.float64]) -> bool:
+        """Return whether a value is among them with its axes in some order."""
+        orders = list(itertools.permutations(range(value.ndim))) if value.ndim <= 4 else [tuple(range(value.ndim))]
+        scale = CLOSE * float(np.abs(value).max(initial=0.0))
+        for place in self._places(value):
+            other = self._arrays[value.size][place]
+            if any(np.abs(value.transpose(order).ravel() - other.ravel()).max() <= scale for order in orders):
+                return True
+            turned = itertools.permutations(range(other.ndim)) if other.ndim <= 4 else ()
+            if any(np.abs(other.transpose(order).ravel() - value.ravel()).max() <= scale for order in turned):
+                return True
+        return False
+
+    def _places(self, value: NDArray[np.float64]) -> NDArray[np.int64]:
+        held = self._held.get(value.size)
+        if held is None or not np.isfinite(value).all():
+            return np.zeros(0, np.int64)
+        mine = _print(value)
+        # a sum is rounded at the size of its terms
+        scale = np.array([mine[4], mine[1], mine[3], mine[3], mine[4]])
+        with np.errstate(all="ignore"):
+            apart = np.abs(held - mine)
+        return np.flatnonzero((apart <= CLOSE * np.abs(scale)).all(1))
+
+
+def _print(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    flat = np.asarray(value, np.float64).ravel()
+    size = np.abs(flat)
+    with np.errstate(all="ignore"):  # squares of what a mask is filled with may be beyond any number
+        return np.array([flat.sum(), (flat * flat).sum(), flat.min(), size.max(), size.sum()])
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Operations of a program at which a change may make it another one."""
+
+    parted: list[int]
+    """Those whose results the other has not, those first of which it has all that goes in."""
+    before: list[int]
+    """Those whose results the other has, and of which a parted one is made."""
+    moved: list[int]
+    """Those whose numbers the other has in another order."""
+    wanted: KnownValues
+    """Values of the other that are not of this one."""
+
+
+def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOperation]) -> Candidates:
+    """Return the operations of one program at which another may part from it.
+
+    Args:
+        mine: Of the program that is looked at.
+        theirs: Of the other.
+    """
+    known = KnownValues(_numbers(theirs))
+    own = KnownValues(_numbers(mine))
+    wanted = KnownValues(value for value in _numbers(theirs) if not own.has(value))
+    first: list[int] = []
+    later: list[int] = []
+    same: list[int] = []
+    for at, one in enumerate(mine):
+        outputs = [np.asarray(a, np.float64) for a in one.outputs if a.dtype.kind in "biuf"]
+        if not outputs:
+            continue
+        if any(known.has(a) for a in outputs):
+            same.append(at)
+            continue
+        floats = [a for a in one.inputs if a.dtype.kind == "f" and a.size > 1]
+        (first if all(known.has(a) for a in floats) else later).append(at)
+    given = [a for at in first for a in mine[at].inputs]
+    before = [
+        at for at in same
+        if any(a.shape == b.shape and np.array_equal(a, b) for a in mine[at].outputs for b in given)
+    ]  # fmt: skip
+    moved = [
+        at
+        for at in same
+        for a in mine[at].outputs[:1]
+        if a.size > 1 and known.has(np.asarray(a, np.float64)) and not known.has_in_order(np.asarray(a, np.float64))
+    ]
+    return Candidates([*first, *later], before[::-1], moved, wanted)
+
+
+def _numbers(operations: Sequence[ProgramOperation]) -> list[NDArray[np.float64]]:
+    arrays = (a for one in operations for a in (*one.outputs, *one.inputs))
+    return [np.asarray(a, np.float64) for a in arrays if a.dtype.kind in "biuf"]

@@ -1,0 +1,259 @@
+"""Which single change makes one of two programs give what the other gives: computed, never guessed.
+
+Both programs are changed in turn, operation by operation, until all values of the other come out to within rounding.
+A change that does so is true of the two as they are: it says what differs, and in which line. Where several do, all
+are told that are not narrower ones again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.programs.changes import changes_of
+from parity.checks.programs.edits import OperationChange
+from parity.checks.programs.matching import candidates_of
+from parity.checks.programs.solving import solve_number
+from parity.contract import OperationEdit, TracedProgram
+
+__all__ = ["Explanation", "explain"]
+
+SECONDS = 4.0
+"""Of the processor, for each of the two programs and each kind of change."""
+
+MOST_SECONDS = 20.0
+"""Of the processor, for all of it."""
+
+CLOSE = 1e-10
+"""Largest distance, relative to the largest value, that counts as equal."""
+
+_COUNTS = frozenset(("zeros", "ones", "view", "reshape", "permute", "transpose", "chunk", "split", "embedding"))
+_COUNTS |= {"expand", "arange", "unsqueeze", "squeeze", "flatten", "tril", "triu", "one_hot", "size", "repeat"}
+_COUNTS |= {"broadcast_in_dim", "iota", "select", "movedim", "unfold", "cat", "stack", "eye", "full"}
+"""Operations whose numbers are extents and places, and no numbers to compute with."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A change that makes two programs equal."""
+
+    topic: str
+    first: str
+    """What the first does."""
+    second: str
+    """What the second does."""
+    place: str
+    """Line of the program that was changed."""
+    side: int
+    """Which program was changed."""
+    rank: int
+
+    @property
+    def text(self) -> str:
+        """Return it as a phrase."""
+        places = [f" ({self.place})" if at == self.side else "" for at in (0, 1)]
+        shown = f"{self.topic}: {self.first} here{places[0]}, {self.second} there{places[1]}"
+        return f"{shown} (with that changed all values are equal)"
+
+
+def explain(
+    first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None = None
+) -> list[Explanation]:
+    """Return the changes that make two programs equal, the narrowest first.
+
+    Args:
+        first: A program, at one or several places of its leaves and inputs.
+        second: The other at the same places.
+        orders: For each output, the order of axes that takes the first's to the second's; None where they are equal.
+    """
+    searches = []
+    for side, (mine, theirs) in enumerate(((first, second), (second, first))):
+        wanted = np.concatenate([_flat(one.outputs, orders if side == 1 else None) for one in theirs])
+        searches.append(_Search(mine, theirs, wanted, orders if side == 0 else None, side))
+    ends = time.process_time() + MOST_SECONDS
+    for stage in ("seen", 0, 1, "numbers", 2, 3):
+        found: list[Explanation] = []
+        for search in searches:
+            search.end = min(time.process_time() + SECONDS, ends)
+            if stage == "seen":
+                found += search.seen()
+            else:
+                found += search.numbers() if stage == "numbers" else search.at_rank(stage)  # type: ignore[arg-type]
+        if found:  # a wider change that does as well says less
+            return _told(found)
+    return []
+
+
+def _flat(outputs: Sequence[NDArray[np.float64]], orders: Sequence[tuple[int, ...]] | None) -> NDArray[np.float64]:
+    """Return all outputs as one line of numbers, in the axes of the second program."""
+    turned = outputs if orders is None else [one.transpose(order) for one, order in zip(outputs, orders, strict=True)]
+    return np.concatenate([np.asarray(one, np.float64).ravel() for one in turned] or [np.zeros(0)])
+
+
+class _Search:
+    """Tries changes of one program."""
+
+    def __init__(
+        self, mine: Sequence[TracedProgram], theirs: Sequence[TracedProgram], wanted: NDArray[np.float64],
+        orders: Sequence[tuple[int, ...]] | None, side: int,
+    ) -> None:  # fmt: skip
+        self.mine, self.wanted, self.orders, self.side = mine, wanted, orders, side
+        self.operations = mine[0].operations
+        self.candidates = candidates_of(self.operations, theirs[0].operations)
+        self.parted = self.candidates.parted
+        own = np.concatenate([_flat(one.outputs, orders) for one in mine])
+        largest = float(np.abs(wanted).max(initial=0.0))
+        apart = float(np.abs(own - wanted).max(initial=0.0)) if own.shape == wanted.shape else 0.0
+        self.limit = min(CLOSE * largest, 1e-3 * apart)
+        self.end = 0.0
+
+    def seen(self) -> list[Explanation]:
+        """Return changes of a result that make a value which the other program has and this one has not."""
+        one = self.candidates
+        held: list[tuple[int, int, int, OperationChange]] = []
+        for at in [*one.parted, *one.before, *one.moved] if self.limit > 0.0 else ():
+            operation = self.operations[at]
+            for change in changes_of(self.operations, at):
+                if time.process_time() > self.end:
+                    break
+                after = change.edit.after
+                if after is None or change.rest:
+                    continue
+                sources = [self.operations[source].outputs for source in change.edit.sources]
+                made = after(operation.outputs, operation.inputs, sources)
+                if any(
+                    a.size > 1 and one.wanted.has(np.asarray(a, np.float64)) for a in made if a.dtype.kind in "bf"
+                ):
+                    held.append((change.rank, len(held), at, change))
+        return self._first((at, change) for _, _, at, change in sorted(held, key=lambda one: one[:2]))
+
+    def at_rank(self, rank: int) -> list[Explanation]:
+        """Return the changes of a rank that make it equal, one of each topic."""
+        one = self.candidates
+        places = [*one.parted, *one.before, *one.moved]
+        tried = ((at, change) for at in places for change in changes_of(self.operations, at) if change.rank == rank)
+        return self._first(tried if self.limit > 0.0 else ())
+
+    def _first(self, tried: Iterable[tuple[int, OperationChange]]) -> list[Explanation]:
+        """Return the first change of each topic that makes it equal; wider ones than the first are left."""
+        found: dict[str, Explanation] = {}
+        for at, change in tried:
+            if time.process_time() > self.end:
+                break
+            if change.topic in found or any(change.rank > other.rank for other in found.values()):
+                continue
+            groups = [[at]] if change.rest else self._groups(at, whole=change.rank < 2)
+            if any(self._fits({**dict.fromkeys(group, change.edit), **change.rest}) for group in groups):
+                found[change.topic] = self._explanation(change, at)
+        return list(found.values())
+
+    def _groups(self, at: int, *, whole: bool = True) -> list[list[int]]:
+        """Return an operation alone, and with those of its kind: of its line, and of the whole program too."""
+        one = self.operations[at]
+        same = [
+            other for other, two in enumerate(self.operations)
+            if two.kind == one.kind and len(two.inputs) == len(one.inputs) and dict(two.numbers) == dict(one.numbers)
+        ]  # fmt: skip
+        line = [other for other in same if self.operations[other].place == one.place]
+        groups = [[at]]
+        for more in (line, same) if whole else (line,):
+            if len(more) > len(groups[-1]):
+                groups.append(more)
+        return groups
+
+    def _run(self, edits: dict[int, OperationEdit]) -> NDArray[np.float64] | None:
+        made = []
+        for one in self.mine:
+            outputs = one.run(edits)
+            if outputs is None:
+                return None
+            made.append(_flat(outputs, self.orders))
+        whole = np.concatenate(made)
+        return whole if whole.shape == self.wanted.shape and np.isfinite(whole).all() else None
+
+    def _fits(self, edits: dict[int, OperationEdit]) -> bool:
+        begin = 0
+        for one in self.mine:
+            made = one.run(edits)
+            if made is None:
+                return False
+            flat = _flat(made, self.orders)
+            wanted = self.wanted[begin : begin + flat.size]
+            begin += flat.size
+            if flat.shape != wanted.shape or not float(np.abs(flat - wanted).max(initial=0.0)) <= self.limit:
+                return False
+        return begin == self.wanted.size
+
+    def _explanation(self, change: OperationChange, at: int) -> Explanation:
+        sides = (change.own, change.other) if self.side == 0 else (change.other, change.own)
+        return Explanation(change.topic, *sides, self.operations[at].place, self.side, change.rank)
+
+    def numbers(self) -> list[Explanation]:
+        """Return numbers that make it equal: those of the program, then a factor or a summand after an operation."""
+        found: list[Explanation] = []
+        for at in self.parted if self.limit > 0.0 else ():
+            one = self.operations[at]
+            if one.kind in _COUNTS or one.outputs[0].dtype.kind != "f":
+                continue
+            for key, start in one.numbers.items():
+                for group in self._groups(at):
+                    if time.process_time() > self.end:
+                        return found
+                    value = self._solved(
+                        lambda v, g=group, k=key: {p: OperationEdit(numbers={k: v}) for p in g}, start
+                    )
+                    if value is not None:
+                        sides = [f"{one:.10g}" for one in (start, value)]
+                        name = f" {key}" if not key.isdigit() else ""
+                        topic = f"number{name} of {one.kind}"
+                        change = OperationChange(topic, sides[0], sides[1], 2, OperationEdit())
+                        return [self._explanation(change, at)]
+        for at in self.parted:
+            if self.operations[at].outputs[0].dtype.kind != "f" or len(self.operations[at].outputs) != 1:
+                continue
+            for topic, start, make in _WHOLE:
+                for group in self._groups(at)[:2]:
+                    if time.process_time() > self.end:
+                        return found
+                    value = self._solved(lambda v, g=group, m=make: {p: _scaled(m, v) for p in g}, start)
+                    if value is not None and abs(value - start) > 1e-12:
+                        shown = f"{topic} {value:.10g}{self._meaning(at, value)} after {self.operations[at].kind}"
+                        change = OperationChange(topic, "none", shown.removeprefix(f"{topic} "), 3, OperationEdit())
+                        return [self._explanation(change, at)]
+        return found
+
+    def _solved(self, edits, start: float) -> float | None:  # type: ignore[no-untyped-def]
+        return solve_number(lambda value: self._run(edits(value)), start, self.wanted, self.limit)
+
+    def _meaning(self, at: int, value: float) -> str:
+        """Return what a factor is of the extents that the operation sees."""
+        sizes = {n for a in (*self.operations[at].inputs, *self.operations[at].outputs) for n in a.shape if n > 1}
+        for size in sorted(sizes):
+            for words, number in ((f"{size}", size), (f"1/{size}", 1 / size), (f"root of {size}", size**0.5),
+                                  (f"1/root of {size}", size**-0.5)):  # fmt: skip
+                if abs(value - number) <= 1e-9 * abs(number) and words != f"{value:.10g}":
+                    return f", the {words}" if words.startswith("root") else f", {words}"
+        return ""
+
+
+_WHOLE = (("factor", 1.0, np.multiply), ("summand", 0.0, np.add), ("power", 1.0, np.power))
+
+
+def _scaled(function, value: float) -> OperationEdit:  # type: ignore[no-untyped-def]
+    def after(outputs, inputs, sources):  # type: ignore[no-untyped-def]
+        with np.errstate(all="ignore"):
+            return (function(outputs[0], value),)
+
+    return OperationEdit(after=after)
+
+
+def _told(found: Sequence[Explanation]) -> list[Explanation]:
+    """Return one explanation of each topic, the narrowest first."""
+    kept: dict[str, Explanation] = {}
+    for one in sorted(found, key=lambda one: one.rank):
+        kept.setdefault(one.topic, one)
+    return list(kept.values())

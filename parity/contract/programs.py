@@ -1,0 +1,69 @@
+"""Operations of a function of a user as they were computed, and the function again with some of them changed.
+
+A model or a loss is a program: functions of PyTorch, or equations of a JAX trace, one after the other. What
+would make two programs compute the same is tried out, by computing one of them again with an operation changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["OperationArrays", "OperationEdit", "ProgramOperation", "TracedProgram"]
+
+OperationArrays: TypeAlias = tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True)
+class ProgramOperation:
+    """One operation, where it was computed first."""
+
+    kind: str
+    """As the framework names it, such as `softmax`."""
+    place: str
+    """Line of the user's code that asked for it, such as `mine.py:31`."""
+    inputs: OperationArrays
+    """OperationArrays that it was given, in order; floating ones as float64."""
+    outputs: OperationArrays
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """Plain numbers that it was given, by the key under which an edit replaces them."""
+    others: Sequence[tuple[str, Mapping[str, object]]] = ()
+    """Other settings that make an output of the same shape: how they differ, in words, and the settings."""
+    exchanged: Mapping[str, object] = field(default_factory=dict)
+    """Settings that it may exchange with an operation of its kind and of the same input, such as a place in it."""
+    before: frozenset[int] = frozenset()
+    """Places of operations that are done when it begins, and whose outputs an edit may ask for: those outside a loop
+    and, in the body of one, of the same body."""
+
+
+@dataclass(frozen=True)
+class OperationEdit:
+    """What is done otherwise at one operation."""
+
+    after: Callable[[OperationArrays, OperationArrays, Sequence[OperationArrays]], OperationArrays] | None = None
+    """Takes its outputs, its inputs and the outputs of `sources` to what is returned in place of its outputs."""
+    given: Callable[[OperationArrays], OperationArrays] | None = None
+    """Takes its inputs to what it is computed from in their place, arrays of the same shapes."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    sources: tuple[int, ...] = ()
+    """Places of operations before it."""
+
+
+class TracedProgram(Protocol):
+    """A function that was called, with all that it did."""
+
+    operations: Sequence[ProgramOperation]
+    """In the order in which they ended; the body of a loop once."""
+    outputs: tuple[NDArray[np.float64], ...]
+
+    def run(self, edits: Mapping[int, OperationEdit]) -> tuple[NDArray[np.float64], ...] | None:
+        """Return what it gives with some operations changed; None where it fails, or goes another way.
+
+        Args:
+            edits: Place of an operation to what is done there.
+        """

@@ -1,0 +1,100 @@
+"""Causes by one changed operation: a fault is planted in a plain function, and the change that heals it is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from jax_side.probes.programs import JaxProgram
+from parity.checks.programs import explain
+from torch_side.probes.programs import TorchProgram
+
+_RNG = np.random.default_rng(5)
+_WIDE, _NARROW = _RNG.standard_normal((6, 8)), _RNG.standard_normal((8, 4))
+_INPUTS = [np.random.default_rng(seed).standard_normal((5, 6)) for seed in (1, 2)]
+
+
+def _trainer(x: Any) -> Any:
+    wide, narrow = torch.from_numpy(_WIDE), torch.from_numpy(_NARROW)
+    h = F.hardswish(x @ wide) * 0.5
+    a, b = h.chunk(2, -1)
+    y = torch.cat([a, b], -1) @ narrow
+    return (y - y.mean(0)) / (y.var(0, unbiased=False) + 1e-3).sqrt()
+
+
+def _port(x: Any, fault: str) -> Any:
+    h = x @ _WIDE
+    h = jax.nn.silu(h) if fault == "activation" else h * jnp.clip(h + 3.0, 0.0, 6.0) / 6.0
+    h = h * (0.3 if fault == "number" else 0.5)
+    a, b = jnp.split(h, 2, -1)
+    if fault == "order":
+        a, b = b, a
+    y = jnp.concatenate([a, b], -1)
+    y = (jnp.tanh(y) if fault == "added" else y) @ _NARROW
+    c = y - y.mean(0)
+    v = (c * c).sum(0) / (4.0 if fault == "variance" else 5.0)
+    epsilon = 0.02 if fault == "epsilon" else 1e-3
+    return c / jnp.sqrt(v + epsilon) * (2.0 if fault == "factor" else 1.0)
+
+
+def _explained(fault: str) -> str:
+    here = [TorchProgram(lambda x=x: lambda: _trainer(torch.from_numpy(x))) for x in _INPUTS]
+    with jax.enable_x64(True):
+        there = [JaxProgram(lambda x: [_port(x, fault)], jnp.asarray(x)) for x in _INPUTS]
+    return ", or ".join(one.text for one in explain(here, there))
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("activation", ("hardswish here", "SiLU there")),
+        ("number", ("0.3 there", "0.5 here")),
+        ("order", ("order", "[1, 0]")),
+        ("added", ("tanh",)),
+        ("variance", ("unbiased False here", "True there")),
+        ("epsilon", ("0.001 here", "0.02 there")),
+        ("factor", ("mul is applied there",)),
+    ],
+)
+def test_the_change_is_named(fault: str, words: tuple[str, ...]) -> None:
+    said = _explained(fault)
+    assert all(word in said for word in words), said
+    assert ".py:" in said, "the line is told"
+
+
+def test_nothing_is_said_of_equal_programs_and_of_two_faults() -> None:
+    """What no single change explains has no cause."""
+    assert _explained("") == ""
+    here = [
+        TorchProgram(lambda x=x: lambda: torch.tanh(torch.from_numpy(x)) @ torch.from_numpy(_WIDE)) for x in _INPUTS
+    ]
+    with jax.enable_x64(True):
+        there = [JaxProgram(lambda x: [jnp.sin(x) ** 3 @ (_WIDE + 0.1) + 1.5], jnp.asarray(x)) for x in _INPUTS]
+    assert explain(here, there) == []
+
+
+def test_a_program_computes_what_its_function_does() -> None:
+    """Equations by NumPy and by JAX alike, loops turn by turn."""
+
+    def function(x: jax.Array) -> list[jax.Array]:
+        def turn(carry: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+            carry = jax.nn.gelu(carry + row) + jnp.cumsum(row)
+            return carry, carry.max() * row
+
+        last, rows = jax.lax.scan(turn, x[0], x, reverse=True)
+        return [last, jax.nn.softmax(rows), jnp.where(rows > 0, rows, jnp.sort(rows)), x.T @ rows]
+
+    with jax.enable_x64(True):
+        given = jnp.asarray(_INPUTS[0])
+        program = JaxProgram(function, given)
+        for made, wanted in zip(program.outputs, function(given), strict=True):
+            np.testing.assert_allclose(made, np.asarray(wanted), rtol=1e-12, atol=1e-12)
+    again = program.run({})
+    assert again is not None
+    assert all(np.array_equal(a, b) for a, b in zip(again, program.outputs, strict=True))

@@ -1,0 +1,106 @@
+"""Other settings of a call of PyTorch that make an output of the same shape: what a port may have otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["other_settings"]
+
+_DIMS = {"softmax", "log_softmax", "cumsum", "normalize", "layer_norm", "logsumexp", "flip", "argmax", "sort"}
+"""Functions of an axis whose result has the shape of what they are given, whichever axis it is."""
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "approximate": ("none", "tanh"),
+    "reduction": ("mean", "sum"),
+    "padding_mode": ("zeros", "border", "reflection"),
+}
+
+_CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
+_CONV_PLACES = ("stride", "padding", "dilation", "groups")
+
+
+def other_settings(
+    kind: str, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return other settings of a call, each in words.
+
+    Args:
+        kind: Name of the function.
+        args: Its arguments by position.
+        named: All its arguments by the keys under which they are replaced.
+    """
+    return (*_plain(kind, args, named), *_convolved(kind, args, named))
+
+
+def _plain(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    first = args[0] if args and isinstance(args[0], torch.Tensor) else None
+    for key, value in named.items():
+        for word in _WORDS.get(key, ()):
+            if isinstance(value, str) and word != value:
+                yield f"{key} {value!r}|{word!r}", {key: word}
+        if isinstance(value, bool) and key in (
+            "unbiased",
+            "keepdim",
+            "count_include_pad",
+            "align_corners",
+            "ceil_mode",
+        ):
+            yield f"{key} {value}|{not value}", {key: not value}
+        if key == "correction" and value in (0, 1):
+            yield f"correction {value}|{1 - value}", {key: 1 - value}
+        if first is not None and kind in _DIMS and (key == "dim" or key == "1") and _is_whole(value):
+            for axis in range(first.ndim):
+                if axis != value % max(first.ndim, 1):
+                    yield f"axis {value % first.ndim}|{axis}", {key: axis}
+    if kind in ("var", "std") and "correction" not in named and "unbiased" not in named:
+        yield "divided by n - 1|n", {"correction": 0}
+    if kind == "gelu" and "approximate" not in named:
+        yield "approximate 'none'|'tanh'", {"approximate": "tanh"}
+    if kind in ("tril", "triu"):
+        at = int(named.get("1", named.get("diagonal", 0)))
+        key = "1" if "1" in named else "diagonal"
+        for other in (at - 1, at + 1, 0):
+            if other != at:
+                yield f"diagonal {at}|{other}", {key: other}
+    if kind == "scaled_dot_product_attention" or "is_causal" in named:
+        causal = bool(named.get("is_causal", False))
+        if named.get("attn_mask") is None:
+            yield f"is_causal {causal}|{not causal}", {"is_causal": not causal}
+
+
+def _convolved(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield other dilations of a convolution, with the padding that keeps its shape; ends padded otherwise."""
+    axes = _CONVOLUTIONS.get(kind)
+    if axes is None or len(args) < 2:
+        return
+    keys = {word: str(3 + at) if str(3 + at) in named else word for at, word in enumerate(_CONV_PLACES)}
+    size = [int(n) for n in args[1].shape[2:]]
+    dilation = _spread(named.get(keys["dilation"], 1), axes)
+    padding = named.get(keys["padding"], 0)
+    if isinstance(padding, str) or dilation is None or (padded := _spread(padding, axes)) is None:
+        return
+    for other in range(1, 9):
+        if all(one == other for one in dilation):
+            continue
+        more = [(other - one) * (n - 1) for one, n in zip(dilation, size, strict=True)]
+        if all(extra % 2 == 0 and pad + extra // 2 >= 0 for extra, pad in zip(more, padded, strict=True)):
+            new = {
+                keys["dilation"]: [other] * axes,
+                keys["padding"]: [p + e // 2 for p, e in zip(padded, more, strict=True)],
+            }
+            yield f"dilation {dilation[0]}|{other}", new
+
+
+def _spread(value: Any, axes: int) -> list[int] | None:
+    if _is_whole(value):
+        return [int(value)] * axes
+    if isinstance(value, list | tuple) and all(map(_is_whole, value)):
+        return [int(one) for one in value] * (axes if len(value) == 1 else 1)
+    return None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
