@@ -128,6 +128,8 @@ def _run(train: Train, folder: Path, request: Request, writer: TraceWriter | Non
         writes.stop()
         sys.setprofile(None)
         sys.settrace(tracing)
+        if writer is None:  # a process of its own ends here, and what it moved with it
+            recorder.put_back()
     return recorder.trace
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,9 @@ class _Finder(Walk):
         return super().is_new(path, value, component, key)
 
 
-def nudge_parameters(scopes: Sequence[Scope], state: Mapping[str, Any] | None, nudge: Nudge) -> list[str]:
+def nudge_parameters(
+    scopes: Sequence[Scope], state: Mapping[str, Any] | None, nudge: Nudge
+) -> tuple[list[str], Callable[[], None]]:
     """Move every parameter that can be written in place by one unit in the last place, up or down at random.
 
     Args:
@@ -52,28 +54,47 @@ def nudge_parameters(scopes: Sequence[Scope], state: Mapping[str, Any] | None, n
         nudge: Seed and precision.
 
     Returns:
-        The paths that were moved; arrays that cannot be written, as those of JAX outside of a variable, are not.
+        The paths that were moved; arrays that cannot be written, as those of JAX outside of a variable, are not. And
+        a function that puts back, after the run, what still is as it was moved: an array of a module that is merely
+        imported outlives the run, and belongs to the user.
 
     Numerics:
         As of `noise.one_ulp_away`.
     """
     seen = capture(scopes, state).leaves
     paths = [path for path, leaf in seen.items() if _is_parameter(leaf.component, leaf.kind)]
-    finder = _Finder(paths)
-    snapshot = capture(scopes, state, walk=finder)
-    writers = [_write_numpy, *(adapter.write for adapter in sides.adapters().values())]
-    moved = []
+    objects, values = _found(scopes, state, paths)
+    moved: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
     for number, path in enumerate(paths):
-        values = snapshot.values.get(path)
-        if values is None or path not in finder.objects:
+        if path not in values or path not in objects:
             continue
         generator = np.random.default_rng((nudge.seed, number))
-        before = np.asarray(values)
+        before = np.array(values[path])
         up = generator.integers(0, 2, before.shape) > 0
         target = one_ulp_away(before, up, nudge.precision)
-        if any(write(finder.objects[path], target) for write in writers):
-            moved.append(path)
-    return moved
+        if _write(objects[path], target):
+            moved[path] = before, target
+
+    def put_back() -> None:
+        now, reached = _found(scopes, state, list(moved))
+        for path, (before, target) in moved.items():
+            if now.get(path) is objects[path] and np.array_equal(reached.get(path, before), target, equal_nan=True):
+                _write(objects[path], before)
+
+    return list(moved), put_back
+
+
+def _found(
+    scopes: Sequence[Scope], state: Mapping[str, Any] | None, paths: Sequence[str]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the objects at paths, and their values."""
+    finder = _Finder(paths)
+    return finder.objects, capture(scopes, state, walk=finder).values
+
+
+def _write(target: Any, values: NDArray[Any]) -> bool:
+    """Write values in place with what knows how; return whether anything does."""
+    return any(write(target, values) for write in (_write_numpy, *(one.write for one in sides.adapters().values())))
 
 
 def _is_parameter(component: str, kind: str) -> bool:

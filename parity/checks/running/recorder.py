@@ -63,6 +63,8 @@ class Recorder:
         """Copy of the folder at a kill by exception: what a `finally` saves after it, a killed process does not."""
         self.keep_printed: Callable[[], None] = lambda: None
         """Writes what was printed so far into the trace."""
+        self.put_back: Callable[[], None] = lambda: None
+        """Undoes a nudge of what outlives the run in this process."""
         self._others = threading.enumerate() if others is None else others
         self._rank = rank
         self._meet()
@@ -151,7 +153,7 @@ class Recorder:
             if self.entry is not None:
                 self.entry.stop()
         if index == 0 and self.request.nudge is not None:
-            self.trace.nudged = nudge_parameters(scopes, state, self.request.nudge)
+            self.trace.nudged, self.put_back = nudge_parameters(scopes, state, self.request.nudge)
         late = self.request.kill_step is not None and number >= self.request.kill_step
         spared = self.request.kill_rank is not None and self._rank and self.request.kill_rank != self._rank.number
         killed = (late or self.request.kill == index) and not spared
