@@ -54,4 +54,4 @@ def test_what_a_module_holds_is_put_back(monkeypatch):
 
 def test_what_a_run_has_trained_stays_as_it_left_it(monkeypatch):
     assert "beside:weight" in nudged(monkeypatch, train_in_the_module)
-    assert np.abs(beside.weight / (np.array([2.0, 7.0]) * 0.5**5) - 1).max() < 1e-5
+    assert np.abs(beside.weight / (np.array([2.0, 7.0]) * 0.5**6) - 1).max() < 1e-5
