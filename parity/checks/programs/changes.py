@@ -20,6 +20,9 @@ from parity.contract import OperationEdit, ProgramOperation
 
 __all__ = ["changes_of"]
 
+FEWEST = 5
+"""Different numbers from which a function shows."""
+
 LARGEST = 2**20
 """Elements of a value above which no change of it is tried."""
 
@@ -79,9 +82,11 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
 
 def _function(x: FloatNumbers, y: FloatNumbers) -> str:
     """Return the name of the function that makes one of the other; empty where none does, or nothing is done."""
+    if equal(x, y) or np.unique(x).size < FEWEST:
+        return ""  # of zeros and ones many functions make the same
     for name, function in ACTIVATIONS.items():
         if equal(computed(function, x), y):
-            return "" if name == "nothing" else name
+            return name
     return ""
 
 
