@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from parity.capture import Leaf
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.deciding import decided_by, flags_behind
 from parity.checks.judging.for_people import is_for_people
@@ -30,14 +31,16 @@ MOST = 4
 """Most values that are said."""
 
 
-def say_unmeasured(use: Use, listed: Iterable[str]) -> list[str]:
+def say_unmeasured(use: Use, listed: Iterable[str], leaves: Mapping[str, Leaf]) -> list[str]:
     """Return what is to be said of numbers that are listed and that a condition takes, by their names.
 
     Args:
         use: What of the trainer's source ran.
-        listed: Paths of the numbers.
+        listed: Paths of what is listed, numbers and others.
+        leaves: What the last mark shows.
     """
-    names = {path: (identifiers(path) or [path])[-1] for path in dict.fromkeys(listed)}
+    numbers = [path for path in dict.fromkeys(listed) if path not in leaves or leaves[path].role == "scalar"]
+    names = {path: (identifiers(path) or [path])[-1] for path in numbers}
     places = _unmeasured(use, set(names.values()))
     found = [f"{path} ({places[name]})" for path, name in names.items() if name in places]
     return [UNMEASURED.format(found=", ".join(found[:MOST]))] if found else []

@@ -14,7 +14,6 @@ from typing import Any
 from parity.capture import differing
 from parity.checks.judging import (
     LIMIT,
-    NONE,
     Evidence,
     Meant,
     Outcome,
@@ -267,9 +266,8 @@ class Session:
             verdict = "inconclusive"
             self.notes.append(found)
         if verdict == "holds":
-            last = marks[-1].snapshot.leaves
-            listed = [one.path for one in self.bookkeeping if last.get(one.path, NONE).role == "scalar"]
-            self.notes += say_unmeasured(self.driver.uninterrupted.use, listed)
+            listed = (one.path for one in self.bookkeeping)
+            self.notes += say_unmeasured(self.driver.uninterrupted.use, listed, marks[-1].snapshot.leaves)
         return self._record(verdict, trained)
 
     def _first_run(self, asked: Request) -> Trace:
