@@ -49,6 +49,8 @@ class TwoWalks:
     """Whether a state holds values that are not finite, on both sides: nothing can be judged from then on."""
     silent: bool = False
     """Whether a step returned no loss."""
+    clouded: str = ""
+    """Why what parts may be the rounding of a cast that could not be left out: nothing can be judged then."""
 
 
 def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
