@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from parity.checks.proving.stages import _judged
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
+from parity.checks.proving.verdict import PortProof, PortStage
 from tests.ports.small_walks import MODEL, adam, gradients, momentum, pair_of, still_zero, walk_of
 
 
@@ -202,3 +204,19 @@ def test_what_a_cast_makes_is_not_judged_where_casts_stay(off, clouded):
     walk, told, notes = judge_updates(pairing, *two, MODEL, 4)
     assert (walk.what, told, bool(walk.clouded)) == ("the model", "", clouded)
     assert "casts to narrower types could not be left out" in notes[0]
+
+
+@pytest.mark.parametrize(("cause", "said"), [("decay 0 here, 0.5 there", True), ("no weight is adhered to", False)])
+def test_the_two_sides_of_a_cause_are_said_where_it_names_them(cause, said):
+    proof = PortProof(("mine", "mine_jax"), (PortStage("update", "broken", "leaves part", cause),))
+    assert ("(here: mine, the trainer; there: mine_jax, its port)" in proof.text()) == said
+
+
+@pytest.mark.parametrize("name", ["update", "steps"])
+def test_a_stage_that_a_cast_may_part_is_inconclusive_and_has_no_cause(name):
+    pairing, *two = pair_of(adam(), adam(lambda leaf: 0.01 * (1 + 3e-8)), moments, lifts=False)
+    walk, *_ = judge_updates(pairing, *two, MODEL, 4)
+    stage = _judged(walk, name, "leaves part", "learning rate")
+    assert (stage.verdict, stage.cause) == ("inconclusive", "")
+    walk.clouded = ""
+    assert _judged(walk, name, "leaves part", "learning rate").verdict == "broken"
