@@ -63,6 +63,10 @@ def centred_slots(params):
     return {"m": still_zero(params), "sq": still_zero(params), "mean": still_zero(params)}
 
 
+def from_second(change):
+    return lambda state, grads, at: momentum(1, 1, change=change if at > 1 else None)(state, grads, at)
+
+
 CLIP, CLIPPED = by_norm(0.1), by_value(-0.2, 0.2)
 HALVED = "accumulation: the gradients of the port are 1/2 times the trainer's"
 MOMENTUM = "momentum: it takes 1 of the first gradient and 0.5 of later ones here, "
@@ -72,6 +76,13 @@ BY_VALUE = "clips every element of the gradient by itself (by value)"
 UPDATES = {
     "dampened first": (momentum(1, 0.5), momentum(0.5, 0.5), momenta, MOMENTUM + "0.5 of the first gradient"),
     "average, dampened": (momentum(1, 0.5), momentum(0.1, 0.1), momenta, MOMENTUM + "0.1 of the first gradient"),
+    "not dampened": (momentum(1, 0.5), momentum(1, 1), momenta,
+                     "momentum: from the second update on it is 0.9 of itself and 0.5 of the gradient here, 0.9 of"),
+    "keeps less": (momentum(1, 1), momentum(1, 1, kept=0.8), momenta,
+                   "momentum: from the second update on it is 0.9 of itself and 1 of the gradient here, 0.8 of"),
+    "clipped at the second update": (
+        from_second(by_norm(0.5)), from_second(by_norm(0.6)), momenta, "",
+    ),
     "average": (momentum(1, 1), momentum(0.1, 0.1), momenta, "momentum: it is 0.9 of itself and 1 of the gradient"),
     "halved, momentum": (momentum(1, 1), momentum(1, 1, change=half), momenta, HALVED),
     "halved, Adam": (adam(), adam(change=half), moments, HALVED),

@@ -15,7 +15,7 @@ from parity.checks.proving.effective import TakenParts, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["MomentShares", "momentum_cause", "scaled_gradients", "shares_of"]
+__all__ = ["MomentShares", "momentum_cause", "scaled_gradients", "second_update_cause", "shares_of"]
 
 FIT = 1e-7
 """How far a moment may be from what its shares give, relative to its largest element."""
@@ -99,6 +99,25 @@ def momentum_cause(walk: TwoWalks, here: TakenParts, there: TakenParts) -> str:
                 f"momentum: it is {shown[0]} here, {shown[1]} there: {who} keeps an average of gradients, the other "
                 "a sum (or the gradients themselves are scaled by as much)"
             )
+    return ""
+
+
+def second_update_cause(walk: TwoWalks) -> str:
+    """Return what two momenta keep of themselves and take of the gradient, where they are one after one update.
+
+    Args:
+        walk: Two trainers whose models part after the second update.
+    """
+    if walk.done != 2 or walk.what != MODEL:
+        return ""
+    for slot, (since, gap) in walk.suspects.items():
+        if since != 2 or not gap.other or gap.other == MODEL:
+            continue
+        one, two = (_steady(lane, name) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False))
+        if one is None or two is None or (_same(one.kept, two.kept) and _same(one.taken, two.taken)):
+            continue
+        shown = [f"{share.kept:.6g} of itself and {share.taken:.6g} of the gradient" for share in (one, two)]
+        return f"momentum: from the second update on it is {shown[0]} here, {shown[1]} there"
     return ""
 
 

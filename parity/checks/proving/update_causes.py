@@ -15,7 +15,7 @@ from parity.checks.proving.averages import average_of
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
 from parity.checks.proving.lockstep import MODEL
-from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients
+from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
@@ -54,6 +54,8 @@ def update_cause(walk: TwoWalks) -> str:
     ):
         return cause
     if walk.done == 1 and walk.what == MODEL and (cause := ahead_cause(walk) or divisor_cause(walk)):
+        return cause
+    if cause := second_update_cause(walk):
         return cause
     return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
 
