@@ -27,7 +27,7 @@ from parity.contract.probe import (
     Weigh,
     call_with,
 )
-from parity.contract.programs import OperationEdit, ProgramOperation, TracedProgram
+from parity.contract.programs import OperationArrays, OperationEdit, ProgramOperation, TracedProgram
 from parity.contract.records import (
     Divergence,
     first_divergence,
@@ -76,6 +76,7 @@ __all__ = [
     "Measured",
     "ModelProbe",
     "ModuleCall",
+    "OperationArrays",
     "OperationEdit",
     "Pace",
     "Place",

@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OperationEdit", "ProgramOperation", "TracedProgram"]
+__all__ = ["OperationArrays", "OperationEdit", "ProgramOperation", "TracedProgram"]
 
-Arrays: TypeAlias = tuple[NDArray[Any], ...]
+OperationArrays: TypeAlias = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class ProgramOperation:
     """As the framework names it, such as `softmax`."""
     place: str
     """Line of the user's code that asked for it, such as `mine.py:31`."""
-    inputs: Arrays
-    """Arrays that it was given, in order; floating ones as float64."""
-    outputs: Arrays
+    inputs: OperationArrays
+    """OperationArrays that it was given, in order; floating ones as float64."""
+    outputs: OperationArrays
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Plain numbers that it was given, by the key under which an edit replaces them."""
     others: Sequence[tuple[str, Mapping[str, object]]] = ()
@@ -44,9 +44,9 @@ class ProgramOperation:
 class OperationEdit:
     """What is done otherwise at one operation."""
 
-    after: Callable[[Arrays, Arrays, Sequence[Arrays]], Arrays] | None = None
+    after: Callable[[OperationArrays, OperationArrays, Sequence[OperationArrays]], OperationArrays] | None = None
     """Takes its outputs, its inputs and the outputs of `sources` to what is returned in place of its outputs."""
-    given: Callable[[Arrays], Arrays] | None = None
+    given: Callable[[OperationArrays], OperationArrays] | None = None
     """Takes its inputs to what it is computed from in their place, arrays of the same shapes."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)

@@ -5,12 +5,13 @@ import pytest
 
 from parity.checks.models import find_parting, map_models
 from parity.checks.models.attention_causes import attention_cause
-from parity.checks.models.causes import ACTIVATIONS, gate_cause, setting_cause
+from parity.checks.models.causes import gate_cause, setting_cause
 from parity.checks.models.flow_causes import factor_cause, layout_cause, term_cause
 from parity.checks.models.likely import Scene, likely_cause
 from parity.checks.models.modules import CallPair
 from parity.checks.models.norm_causes import norm_way_cause
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
+from parity.checks.programs import ACTIVATIONS
 from parity.contract import ModuleCall
 from tests.ports.corpus import image_nnx, image_torch, mixed_nnx, mixed_torch
 

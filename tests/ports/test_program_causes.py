@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
+from parity.contract import OperationEdit
 from torch_side.probes.programs import TorchProgram
 
 _RNG = np.random.default_rng(5)
@@ -98,3 +99,18 @@ def test_a_program_computes_what_its_function_does() -> None:
     again = program.run({})
     assert again is not None
     assert all(np.array_equal(a, b) for a, b in zip(again, program.outputs, strict=True))
+
+
+def test_a_changed_program_leaves_gradients_on() -> None:
+    """The user's own `no_grad` is left as it ends, whatever is changed inside it."""
+
+    def call() -> torch.Tensor:
+        with torch.no_grad():
+            x = torch.sin(torch.from_numpy(_INPUTS[0])) * 2.0
+        return x.sum() + 1.0
+
+    program = TorchProgram(lambda: call)
+    for at, one in enumerate(program.operations):
+        for edit in (OperationEdit(numbers={"0": 3.0, "1": 3.0}), OperationEdit(settings={"no": 1})):
+            program.run({at: edit})
+            assert torch.is_grad_enabled(), one.kind

@@ -36,7 +36,7 @@ class TorchProgram:
     def __init__(self, prepare: Callable[[], Callable[[], Any]]) -> None:
         self._prepare = prepare
         call, watch = prepare(), _Watch({}, None)
-        with watch, torch.no_grad():
+        with torch.no_grad(), watch:
             made = call()
         self.outputs = _arrays(made)
         self.operations = tuple(watch.seen)
@@ -45,13 +45,16 @@ class TorchProgram:
     def run(self, edits: Mapping[int, OperationEdit]) -> tuple[NDArray[np.float64], ...] | None:
         """Return what it gives with some operations changed; see `parity.contract.TracedProgram`."""
         watch = _Watch(edits, [one.kind for one in self.operations])
+        graded = torch.is_grad_enabled()
         try:
             call = self._prepare()
-            with watch, torch.no_grad():
+            with torch.no_grad(), watch:
                 made = call()
             return _arrays(made)
         except Exception:  # what was changed need not fit, and anything may follow
             return None
+        finally:
+            torch.set_grad_enabled(graded)
 
 
 class _Watch(TorchFunctionMode):
@@ -78,7 +81,9 @@ class _Watch(TorchFunctionMode):
         kind = getattr(func, "__name__", str(func))
         if kind == "__get__":  # an attribute, such as `T` or `shape`
             kind = getattr(getattr(func, "__self__", None), "__name__", kind)
-        edit = self.edits.get(self.at)
+        # what makes no tensor has no place: switching gradients on again is never changed
+        known = self.kinds is not None and self.at < len(self.kinds) and self.kinds[self.at] == kind
+        edit = self.edits.get(self.at) if known else None
         named = _named(func, args, given)
         if edit is None:
             made = func(*args, **given)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.models.fitting import fits, least_difference, tolerance
+from parity.checks.programs import ACTIVATIONS
 
-__all__ = ["ACTIVATIONS", "activation_cause", "gate_cause", "setting_cause", "weight_cause"]
+__all__ = ["activation_cause", "gate_cause", "setting_cause", "weight_cause"]
 
 _SAME = (
     ("eps", "epsilon"),
@@ -32,30 +33,6 @@ _SAME = (
     ("affine", "use_bias"),
 )
 """A setting of PyTorch, and what Flax calls it."""
-
-_Activation = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-
-_ERF = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def _sigmoid(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(1.0 / (1.0 + np.exp(-x)))
-
-
-ACTIVATIONS: dict[str, _Activation] = {
-    "GELU (erf)": lambda x: 0.5 * x * (1.0 + _ERF(x / math.sqrt(2.0))),
-    "GELU (tanh)": lambda x: 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
-    "GELU (sigmoid of 1.702 x)": lambda x: x * _sigmoid(1.702 * x),
-    "ReLU": lambda x: np.maximum(x, 0.0),
-    "SiLU": lambda x: x * _sigmoid(x),
-    "tanh": np.tanh,
-    "sigmoid": _sigmoid,
-    "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
-    "leaky ReLU of 0.01": lambda x: np.where(x > 0, x, 0.01 * x),
-    "squared ReLU": lambda x: np.maximum(x, 0.0) ** 2,
-    "softplus": lambda x: np.logaddexp(x, 0.0),
-    "nothing": lambda x: x,
-}
 
 
 def setting_cause(kinds: tuple[str, str], first: Mapping[str, object], second: Mapping[str, object]) -> str:

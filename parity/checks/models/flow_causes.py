@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parity.checks.models.causes import ACTIVATIONS
 from parity.checks.models.fitting import Float64s, coefficient, fits, tolerance
+from parity.checks.programs import ACTIVATIONS
 
 __all__ = [
     "BETWEEN",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from parity.checks.models.causes import ACTIVATIONS
 from parity.checks.models.fitting import Float64s, fits, least_difference, tolerance
 from parity.checks.models.flow_causes import BETWEEN, LARGEST, Terms, distinct_terms
+from parity.checks.programs import ACTIVATIONS
 
 __all__ = ["pooling_cause", "window_cause"]
 

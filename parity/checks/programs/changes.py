@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import Float64s, OperationChange, computed, edit_of, equal, nearest
+from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, equal, nearest
 from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
 from parity.contract import OperationEdit, ProgramOperation
 
 __all__ = ["changes_of"]
+
+FEWEST = 5
+"""Different numbers from which a function shows."""
 
 LARGEST = 2**20
 """Elements of a value above which no change of it is tried."""
@@ -58,7 +61,7 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     """Yield other functions in place of the one that makes the output of an input, or of a value before."""
     one = operations[at]
     y = one.outputs[0]
-    givens: list[tuple[int | None, Float64s]] = [
+    givens: list[tuple[int | None, FloatNumbers]] = [
         (place, x) for place, x in enumerate(one.inputs) if x.shape == y.shape and x.dtype.kind == "f"
     ]
     for place, x in givens:
@@ -77,15 +80,17 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
             return
 
 
-def _function(x: Float64s, y: Float64s) -> str:
+def _function(x: FloatNumbers, y: FloatNumbers) -> str:
     """Return the name of the function that makes one of the other; empty where none does, or nothing is done."""
+    if equal(x, y) or np.unique(x).size < FEWEST:
+        return ""  # of zeros and ones many functions make the same
     for name, function in ACTIVATIONS.items():
         if equal(computed(function, x), y):
-            return "" if name == "nothing" else name
+            return name
     return ""
 
 
-_BINARY: dict[str, Callable[[Float64s, Float64s], Any]] = {
+_BINARY: dict[str, Callable[[FloatNumbers, FloatNumbers], Any]] = {
     "a + b": np.add, "a - b": np.subtract, "b - a": lambda a, b: b - a, "a * b": np.multiply, "a / b": np.divide,
     "b / a": lambda a, b: b / a, "the larger": np.maximum, "the smaller": np.minimum,
 }  # fmt: skip
@@ -158,7 +163,11 @@ def _reductions(one: ProgramOperation) -> Iterator[OperationChange]:
                     lambda y, w=word, a=axis: np.broadcast_to(_REDUCED[w](y, axis=a, keepdims=True), y.shape)
                 )
                 yield OperationChange(
-                    "reduction", f"{word} over {_axes(over)}", f"that, and over axis {axis} of it", 1, whole
+                    "reduction",
+                    f"{word} over {_axes(over)}",
+                    f"{word} over {_axes(over)}, and over axis {axis} of that",
+                    1,
+                    whole,
                 )
         return
 
@@ -254,7 +263,7 @@ def _left_out(one: ProgramOperation) -> Iterator[OperationChange]:
                 fits = False
             if fits and (x.size == y.size or x.size == 1):
                 edit = OperationEdit(after=lambda o, i, s, p=place: (np.broadcast_to(i[p], o[0].shape),))  # type: ignore[misc]
-                yield OperationChange("left out", f"{one.kind} is applied", "it is not", 1 + (x.size == 1), edit)
+                yield OperationChange("left out", f"{one.kind} is applied", "not", 1 + (x.size == 1), edit)
     if y.size > 1:
         yield OperationChange("left out", f"{one.kind} is applied", "zeros in its place", 3, edit_of(np.zeros_like))
         yield OperationChange("left out", f"{one.kind} is applied", "ones in its place", 3, edit_of(np.ones_like))

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from parity.contract import OperationEdit, ProgramOperation
 
-__all__ = ["Arrays", "Float64s", "OperationChange", "computed", "edit_of", "equal", "nearest"]
+__all__ = ["FloatNumbers", "OperationChange", "computed", "edit_of", "equal", "nearest"]
 
-Arrays: TypeAlias = tuple[NDArray[Any], ...]
-Float64s: TypeAlias = NDArray[np.float64]
+FloatNumbers: TypeAlias = NDArray[np.float64]
 
 NEAREST = 8
 """Earlier operations whose values may be taken in place of one, or added to it."""
@@ -61,13 +60,13 @@ def nearest(operations: Sequence[ProgramOperation], at: int, shape: tuple[int, .
     return found
 
 
-def computed(function: Callable[..., Any], *args: Float64s) -> Float64s:
+def computed(function: Callable[..., Any], *args: FloatNumbers) -> FloatNumbers:
     """Return what a function makes of arrays, without a warning of what is not finite."""
     with np.errstate(all="ignore"):
         return np.asarray(function(*args))
 
 
-def equal(a: Float64s, b: Float64s) -> bool:
+def equal(a: FloatNumbers, b: FloatNumbers) -> bool:
     """Return whether two arrays are one but for rounding; never where one is not finite."""
     if a.shape != b.shape or not np.isfinite(b).all():
         return False

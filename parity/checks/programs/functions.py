@@ -57,7 +57,7 @@ ACTIVATIONS: Mapping[str, NumberFunction] = {
     "exp": np.exp,
     "sine": np.sin,
 }
-"""What is applied to each number by itself; the narrower tables of attentions and pools take the first twelve."""
+"""What is applied to each number by itself, those first that are met most."""
 
 TAKEN: Mapping[str, NumberFunction] = {
     "its square": np.square,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from parity.checks.programs.edits import Arrays, Float64s, OperationChange, computed, edit_of, nearest
+from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, nearest
 from parity.checks.programs.functions import ACTIVATIONS, TAKEN
-from parity.contract import OperationEdit, ProgramOperation
+from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
 __all__ = ["insertions_of"]
 
@@ -35,7 +35,7 @@ def _added(one: ProgramOperation) -> Iterator[OperationChange]:
     y = one.outputs[0]
     for name, function in ACTIVATIONS.items():
         if name in _INSERTED:
-            yield OperationChange("activation", f"nothing after {one.kind}", f"{name} after it", 2,
+            yield OperationChange("activation", "nothing", f"{name} after {one.kind}", 2,
                                   edit_of(lambda y, f=function: computed(f, y)))  # fmt: skip
     for name, function in TAKEN.items():
         yield OperationChange("value", f"the result of {one.kind} as it is", name, 2,
@@ -47,15 +47,15 @@ def _added(one: ProgramOperation) -> Iterator[OperationChange]:
     if y.ndim >= 2 and y.shape[-1] == y.shape[-2] > 1:
         for name, fill in (("minus infinity", -np.inf), ("zero", 0.0)):
             masked = edit_of(lambda y, v=fill: np.where(np.tril(np.ones(y.shape[-2:], bool)), y, v))
-            yield OperationChange("mask", f"none after {one.kind}", f"{name} above the diagonal (causal)", 2, masked)
+            yield OperationChange("mask", "none", f"{name} above the diagonal after {one.kind} (causal)", 2, masked)
 
 
-def _log_softmax(x: Float64s) -> Float64s:
+def _log_softmax(x: FloatNumbers) -> FloatNumbers:
     shifted = x - x.max(-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
 
 
-_NORMALIZED: dict[str, Callable[[Float64s], Any]] = {
+_NORMALIZED: dict[str, Callable[[FloatNumbers], Any]] = {
     "divided by its length": lambda x: x / np.sqrt((x * x).sum(-1, keepdims=True)),
     "softmax": lambda x: np.exp(_log_softmax(x)),
     "log softmax": lambda x: _log_softmax(x),
@@ -74,7 +74,7 @@ def _taken(one: ProgramOperation) -> Iterator[OperationChange]:
         word = f"input {place} of {one.kind}"
         for name, function in ACTIVATIONS.items():
             if name in _INSERTED:
-                yield OperationChange("activation", f"nothing on {word}", f"{name} of it", 2, _given(place, function))
+                yield OperationChange("activation", "nothing", f"{name} on {word}", 2, _given(place, function))
         for name, function in TAKEN.items():
             yield OperationChange("value", f"{word} as it is", name, 2, _given(place, function))
         if one.inputs[place].ndim and one.inputs[place].shape[-1] > 1:
@@ -82,8 +82,8 @@ def _taken(one: ProgramOperation) -> Iterator[OperationChange]:
                 yield OperationChange("norm", f"{word} as it is", name, 2, _given(place, function))
 
 
-def _given(place: int, function: Callable[[Float64s], Any]) -> OperationEdit:
-    def given(inputs: Arrays) -> Arrays:
+def _given(place: int, function: Callable[[FloatNumbers], Any]) -> OperationEdit:
+    def given(inputs: OperationArrays) -> OperationArrays:
         return tuple(computed(function, x) if at == place else x for at, x in enumerate(inputs))
 
     return OperationEdit(given=given)

@@ -22,7 +22,7 @@ class KnownValues:
     """Values by what no order of their numbers changes: their count, sum, sum of squares, smallest and largest.
 
     Args:
-        values: Arrays; those of one element are left out: they are in every program.
+        values: OperationArrays; those of one element are left out: they are in every program.
     """
 
     def __init__(self, values: Iterable[NDArray[np.float64]]) -> None:
@@ -57,13 +57,16 @@ class KnownValues:
         mine = _print(value)
         # a sum is rounded at the size of its terms
         scale = np.array([mine[4], mine[1], mine[3], mine[3], mine[4]])
-        return np.flatnonzero((np.abs(held - mine) <= CLOSE * np.abs(scale)).all(1))
+        with np.errstate(all="ignore"):
+            apart = np.abs(held - mine)
+        return np.flatnonzero((apart <= CLOSE * np.abs(scale)).all(1))
 
 
 def _print(value: NDArray[np.float64]) -> NDArray[np.float64]:
     flat = np.asarray(value, np.float64).ravel()
     size = np.abs(flat)
-    return np.array([flat.sum(), (flat * flat).sum(), flat.min(), size.max(), size.sum()])
+    with np.errstate(all="ignore"):  # squares of what a mask is filled with may be beyond any number
+        return np.array([flat.sum(), (flat * flat).sum(), flat.min(), size.max(), size.sum()])
 
 
 @dataclass(frozen=True)
