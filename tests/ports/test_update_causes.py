@@ -217,6 +217,17 @@ def test_what_a_cast_makes_is_not_judged_where_casts_stay(off, clouded):
     assert "casts to narrower types could not be left out" in notes[0]
 
 
+@pytest.mark.parametrize("later", [1.0, 2.0])
+def test_a_cast_hides_no_larger_difference_of_a_later_update(later):
+    def rule(state, grads, at):
+        adam(lambda leaf: 0.01 * (1 + 3e-8) * (later if at > 4 else 1.0))(state, grads, at)
+
+    pairing, *two = pair_of(adam(), rule, moments, lifts=False)
+    walk, _, notes = judge_updates(pairing, *two, MODEL, 8)
+    assert (walk.what, walk.done, bool(walk.clouded)) == ("the model", *((1, True) if later == 1.0 else (5, False)))
+    assert len(notes) == 1
+
+
 @pytest.mark.parametrize(("cause", "said"), [("decay 0 here, 0.5 there", True), ("no weight is adhered to", False)])
 def test_the_two_sides_of_a_cause_are_said_where_it_names_them(cause, said):
     proof = PortProof(("mine", "mine_jax"), (PortStage("update", "broken", "leaves part", cause),))
