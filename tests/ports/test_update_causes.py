@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.stages import _judged
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
@@ -115,6 +116,9 @@ UPDATES = {
     "rate": (adam(), adam(lambda leaf: 0.02), moments, "learning rate of the first update (schedule)"),
     "rate to the last digits": (adam(), adam(lambda leaf: 0.01 * (1 + 1e-8)), moments, ""),
     "decay": (adam(), adam(decay=0.1), moments, "weight decay: another strength on all leaves"),
+    "decay, and the rate of one element": (
+        adam(), adam(lambda leaf: 0.1 if leaf == "s" else 0.01, decay=0.1), moments, "",
+    ),
     "no correction": (adam(epsilon=1e-12), adam(corrects=False, epsilon=1e-12), moments,
                       "bias correction: the port does not correct its moments"),
 }  # fmt: skip
@@ -132,6 +136,14 @@ def test_an_update_has_its_cause_and_no_other(case):
 
 def test_two_alike_part_nowhere():
     assert walk_of(adam(), adam(), moments).what == ""
+
+
+def test_a_run_that_overflows_tells_no_share():
+    walk = walk_of(momentum(1, 1), momentum(1, 1, change=half), momenta)
+    lane = walk.lanes[0]
+    assert shares_of(lane, "m", 2) is not None
+    lane.moments[2].slots["m"]["w"][0, 0] = np.inf
+    assert shares_of(lane, "m", 2) is None
 
 
 def averaged(begin=1, decay=None, more=0, before=False):

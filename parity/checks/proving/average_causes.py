@@ -161,6 +161,8 @@ def _set_from_average(walk: TwoWalks) -> str:
                 for lane, slot in zip(walk.lanes, slots, strict=False)]  # fmt: skip
         before, after = (over(one) for one in ends[0])
         leaves = [leaf for leaf in after if leaf in ends[1][1]]
+        if not leaves:
+            return ""
         a = np.concatenate([(after[leaf] - before[leaf]).ravel() for leaf in leaves])
         b = np.concatenate([(ends[1][1][leaf] - ends[1][0][leaf]).ravel() for leaf in leaves])
         factor = float(a @ b) / float(a @ a)

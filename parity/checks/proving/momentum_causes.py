@@ -57,6 +57,8 @@ def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1) -> MomentShares
     columns = [np.concatenate([one[leaf].ravel() for leaf in leaves]) for one in (old, gradients, values)]
     columns[1] = columns[1] ** power
     made = np.concatenate([new[leaf].ravel() for leaf in leaves])
+    if not all(np.isfinite(one).all() for one in (*columns, made)):
+        return None
     for count in (2, 3)[: 3 - power]:  # without decay where that is enough
         table = np.stack(columns[:count], 1)
         parts, *_ = np.linalg.lstsq(table, made, rcond=None)
