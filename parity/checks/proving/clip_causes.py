@@ -10,15 +10,13 @@ import numpy as np
 
 from parity.checks.proving.effective import TakenParts, one_value
 from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["clip_cause", "whole_times"]
+__all__ = ["clip_cause", "clip_values_cause", "whole_times"]
 
 ONE = 1e-6
 """How far a part of the gradient may be from all of it."""
-
-FIT = 1e-7
-"""How far a moment may be from what its parts give, relative to its largest element."""
 
 
 def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float) -> str:
@@ -32,11 +30,11 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
     """
     scales = []
     for at, taken in ((0, here), (1, there)):
-        part, kept = one_value(taken.gradient, ONE), _kept(walk, at, taken.slot)
-        if part is None or kept is None or not 0.0 <= kept < 1.0:
+        part, shares = one_value(taken.gradient, ONE), shares_of(walk.lanes[at], taken.slot, 2)
+        if part is None or shares is None or not 0.0 <= shares.kept < 1.0:
             return ""
         # beside a second moment the first is a mean, of which the gradient is one less what is kept
-        scales.append(part / (1.0 - kept) if taken.square else part)
+        scales.append(part / (1.0 - shares.kept) if taken.square else part)
     whole = [abs(scale - 1.0) <= ONE for scale in scales]
     names = ("the trainer", "the port")
     for at, other in ((0, 1), (1, 0)):
@@ -57,22 +55,33 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
     return ""
 
 
-def _kept(walk: TwoWalks, at: int, slot: str) -> float | None:
-    """Return how much of itself a moment keeps in the second update; None where that does not make it."""
-    lane = walk.lanes[at]
-    if len(lane.moments) < 3 or slot not in lane.moments[2].slots or slot not in lane.moments[1].slots:
-        return None
-    old, new = lane.moments[1].slots[slot], lane.moments[2].slots[slot]
-    values = lane.moments[1].slots[MODEL]
-    gradients = lane.trainer.probe.loss(values, lane.trainer.batch(1)).gradients
-    leaves = [leaf for leaf in new if leaf in old and leaf in gradients and np.any(old[leaf])]
-    if not leaves:
-        return None
-    table = np.stack([np.concatenate([one[leaf].ravel() for leaf in leaves]) for one in (old, gradients)], 1)
-    made = np.concatenate([new[leaf].ravel() for leaf in leaves])
-    (kept, part), *_ = np.linalg.lstsq(table, made, rcond=None)
-    close = float(np.abs(table @ (kept, part) - made).max()) <= FIT * float(np.abs(made).max(initial=0.0))
-    return float(kept) if close else None
+def clip_values_cause(walk: TwoWalks) -> str:
+    """Return that one clips every element of the gradient at both ends, and the other at one end alone.
+
+    Told by a moment of the first update: what the one holds is what the other holds, clipped.
+    """
+    over = walk.pairing.over
+    for slot, (since, gap) in walk.suspects.items():
+        if since != 1 or not gap.other or gap.other == MODEL:
+            continue
+        one, two = over(walk.lanes[0].moments[1].slots[slot]), walk.lanes[1].moments[1].slots.get(gap.other, {})
+        leaves = [leaf for leaf in one if leaf in two]
+        if not leaves:
+            continue
+        held = [np.concatenate([side[leaf].ravel() for leaf in leaves]) for side in (one, two)]
+        for both, single, words in ((held[0], held[1], ("the trainer", "the port")),
+                                    (held[1], held[0], ("the port", "the trainer"))):  # fmt: skip
+            low, top = float(both.min()), float(both.max())
+            flush = [int((abs(both - end) <= ONE * top).sum()) for end in (low, top)]
+            if not low < 0.0 < top or abs(low + top) > ONE * top or min(flush) < 2 or sum(flush) > both.size - 2:
+                continue
+            if float(abs(np.clip(single, low, top) - both).max()) > ONE * top:
+                continue
+            for end, word in (("above", single.max() - top), ("below", low - single.min())):
+                if abs(word) <= ONE * top:  # it ends where the other does on this side, and not on the other
+                    ends = f"at both ends, {words[1]} {end} alone"
+                    return f"clipping: {words[0]} clips every element of the gradient {ends}"
+    return ""
 
 
 def whole_times(ratio: float, close: float) -> str:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.losses import LossPair, Pairing
-from parity.checks.proving.moves import names_of
+from parity.checks.proving.slots import names_of
 from parity.checks.proving.sources import PortTrainer
 
 __all__ = ["gradient_cause", "mode_cause"]

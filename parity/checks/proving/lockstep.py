@@ -155,8 +155,8 @@ class SlotGap:
     """Largest difference, relative to the largest element of its leaf."""
 
 
-def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, floor: Mapping[str, float]
-            ) -> SlotGap | None:  # fmt: skip
+def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, floor: Mapping[str, float],
+            limit: float = FLOAT64_LIMIT) -> SlotGap | None:  # fmt: skip
     """Return at which leaves a slot of the first and one of the second part at a step; None where they do not.
 
     Args:
@@ -166,11 +166,12 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
         one: Slot of the first.
         two: Slot of the second.
         floor: Largest movement of each leaf by noise up to this step, which is updated.
+        limit: Share of its largest element by which a leaf may differ.
 
-    Numerics: a leaf may differ by 1e-12 of its largest element, by three times what one unit in the last place at the
-    start has moved it up to this step, or by 16 units in the last place of the largest element of the slot, times the
-    root of the updates: each rounds anew, and what began at zero holds nothing but updates. Elements that moved less
-    than a millionth of the largest move may differ by thirty times their noise.
+    Numerics: a leaf may differ by the limit (1e-12 of its largest element), by three times what one unit in the last
+    place at the start has moved it up to this step, or by 16 units in the last place of the largest element of the
+    slot, times the root of the updates: each rounds anew, and what began at zero holds nothing but updates. Elements
+    that moved less than a millionth of the largest move may differ by thirty times their noise.
     """
     expected = pairing.over(lanes[0].moments[step].slots.get(one, {}))
     got = lanes[1].moments[step].slots.get(two, {})
@@ -199,7 +200,7 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
         apart = distance(array, np.asarray(there))
         still = np.maximum(abs(array - before[path]), abs(there - before[path])) <= QUIET * most
         gap = float(np.where(still, apart * 3.0 / QUIET_NOISE, apart).max(initial=0.0))
-        if gap > max(FLOAT64_LIMIT * scale, 3.0 * noise.get(path, 0.0), NOISE * largest * max(step, 1) ** 0.5):
+        if gap > max(limit * scale, 3.0 * noise.get(path, 0.0), NOISE * largest * max(step, 1) ** 0.5):
             parted.append(path)
             worst = max(worst, gap / max(scale, 1e-300))
     return SlotGap(one, two, tuple(parted), worst) if parted else None

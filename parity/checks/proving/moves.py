@@ -8,7 +8,8 @@ import numpy as np
 
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.lockstep import MODEL
-from parity.checks.proving.slots import LeafArrays
+from parity.checks.proving.rate_causes import FEW, rate_cause, rates_of
+from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["move_cause"]
@@ -38,7 +39,7 @@ def move_cause(walk: TwoWalks) -> str:
     moves = [{leaf: one[leaf] - before[leaf] for leaf in before if leaf not in statistics} for one in after]
     return (
         _nesterov_cause(walk)
-        or _rate_cause(walk, moves)
+        or rate_cause(walk, moves)
         or _decay_cause(walk, before, moves, parted)
         or _epsilon_cause(walk, before, moves, parted)
         or _frozen_cause(moves, parted)
@@ -85,78 +86,12 @@ def _ahead(now: Mapping[str, LeafArrays], before: Mapping[str, LeafArrays]) -> f
     return None
 
 
-def _rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
-    """Return that all of one update is a multiple of the other."""
-    factors = {}
-    largest = max(float(np.abs(one).max(initial=0.0)) for one in moves[0].values())
-    for leaf, one in moves[0].items():
-        a, b = one.ravel(), moves[1][leaf].ravel()
-        square = float(a @ a)
-        if float(np.abs(a).max(initial=0.0)) <= 1e-6 * largest:
-            continue
-        factor = float(a @ b) / square
-        # a parameter is rounded at its own size, which bounds what its move can show
-        if float(np.abs(b - factor * a).max(initial=0.0)) > FIT * float(np.abs(a).max(initial=0.0)):
-            return ""
-        factors[leaf] = factor
-    shared = one_value(factors, 1e-6)
-    if shared is None or abs(shared - 1.0) <= 1e-9:
-        return ""
-    factor = shared
-    done = walk.done
-    rates = _rates(walk)
-    if rates:
-        used = rates.get(done - 1)
-        for other, words in ((done - 2, "the rate of the update before"), (done, "the rate of the update after")):
-            if used and other in rates and abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
-                return (
-                    f"schedule: off by one step: update {done} of the port uses {words} "
-                    f"({rates[other]:.6g}, not {used:.6g})"
-                )
-        if used:
-            shown = f"{factor * used:.6g} there, {used:.6g} here"
-            when = f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update"
-            return f"{when}: {shown} ({factor:.6g} times)"
-    no_correction = _correction(walk, factor)
-    if no_correction:
-        return no_correction
-    when = (
-        f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update (schedule)"
-    )
-    return f"{when}: the port's update is {factor:.6g} times the trainer's"
-
-
-def _correction(walk: TwoWalks, factor: float) -> str:
-    """Return that one does not correct the bias of its moments, told by the size of its first update."""
-    if walk.done != 1:
-        return ""
-    for one in (0.9, 0.95, 0.8, 0.85):
-        for two in (0.999, 0.95, 0.99, 0.98):
-            made = (1 - one) / np.sqrt(1 - two)
-            for who, value in (("the port", made), ("the trainer", 1 / made)):
-                if abs(factor - value) <= 1e-4 * value:
-                    return (
-                        f"bias correction: {who} does not correct its moments ({factor:.6g} times, "
-                        f"betas {one} and {two})"
-                    )
-    return ""
-
-
-def _rates(walk: TwoWalks) -> dict[int, float]:
-    """Return update to the rate that it uses, as far as an optimizer of the first state says it."""
-    found: dict[int, float] = {}
-    for at, moment in enumerate(walk.lanes[0].moments):
-        rates = [float(v) for place, v in moment.view.arrays.items() if ".lr." in f".{place}" and np.ndim(v) == 0]
-        if rates:
-            found[at] = rates[0]
-    return found
-
-
 def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:
     """Return that the difference of the updates is a multiple of the parameters."""
     if sum(before[leaf].size for leaf in parted) < FEWEST:
         return ""  # any number is a multiple of one
     shares: dict[str, float] = {}
+    single: dict[str, float] = {}
     for leaf in parted:
         gap, p = (moves[1][leaf] - moves[0][leaf]).ravel(), before[leaf].ravel()
         square = float(p @ p)
@@ -165,11 +100,16 @@ def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays]
         share = float(gap @ p) / square
         if float(np.abs(gap - share * p).max()) > 1e-4 * float(np.abs(gap).max()):
             return ""
-        shares[leaf] = share
-    strength = one_value(shares, 1e-4)
+        (shares if p.size >= FEW else single)[leaf] = share
+    # any number is a multiple of one: leaves of few elements count where they have the strength that others show
+    strength = one_value(shares or single, 1e-4)
+    if strength is None and not shares:
+        return ""
+    if strength is not None and one_value({"": strength, **single}, 1e-4) is None:
+        return ""
     if strength is None:
         return f"weight decay: leaves decay at other strengths, such as {names_of(list(shares))}"
-    used = _rates(walk).get(walk.done - 1)
+    used = rates_of(walk).get(walk.done - 1)
     size = f"{-strength / used:+.4g}" if used else f"{-strength:+.4g} of the parameters for each update"
     moving = [leaf for leaf, move in moves[0].items() if np.any(move) or np.any(moves[1][leaf])]
     flat = [leaf for leaf in parted if before[leaf].ndim <= 1]
@@ -192,6 +132,8 @@ def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArray
     ]
     for first in (s for s in slots[0] if s != MODEL):
         for second in (s for s in slots[0] if s not in (MODEL, first)):
+            if first in walk.suspects or second in walk.suspects:
+                continue  # moments that differ themselves tell nothing of what divides them
             under = [_line(slots[0], first, second, move, before, parted, squared=True) for move in moves]
             one, two = (_line(slots[0], first, second, move, before, parted) for move in moves)
             if one is not None and two is None and under[1] is not None:
@@ -284,8 +226,3 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
             f"biased variance: {who} keeps the running variance over n = {counts[0][1]} values, the other over n - 1"
         )
     return ""
-
-
-def names_of(leaves: Sequence[str]) -> str:
-    """Return some leaves as a phrase."""
-    return ", ".join(leaves[:3]) + (f" and {len(leaves) - 3} more" if len(leaves) > 3 else "")

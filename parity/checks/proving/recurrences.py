@@ -193,7 +193,7 @@ def another_gradient_cause(walk: TwoWalks, at: int) -> str:
             if m.size >= FEWEST and float(np.abs(v - part * m * m).max()) <= 1e-9 * float(np.abs(v).max()):
                 return (
                     f"gradient: the moments of {who} are of another gradient than that of its loss on the batch: "
-                    "accumulated over other parts of it, perturbed, or of another loss"
+                    "accumulated over other parts of it, clipped element by element, perturbed, or of another loss"
                 )
     return ""
 

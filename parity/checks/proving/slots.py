@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parity.contract import ModelProbe, StateView
 
-__all__ = ["LeafArrays", "choose_model", "slots_of"]
+__all__ = ["LeafArrays", "choose_model", "names_of", "slots_of"]
 
 LeafArrays = Mapping[str, NDArray[np.float64]]
 
@@ -165,3 +165,8 @@ def _near(array: NDArray[np.float64], given: NDArray[np.float64]) -> bool:
         return False
     limit = max(NEAR * float(np.abs(given).max(initial=0.0)), NUDGED_ZERO)
     return float(np.abs(array - given).max(initial=0.0)) <= limit
+
+
+def names_of(leaves: Sequence[str]) -> str:
+    """Return some leaves as a phrase."""
+    return ", ".join(leaves[:3]) + (f" and {len(leaves) - 3} more" if len(leaves) > 3 else "")

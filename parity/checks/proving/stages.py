@@ -224,7 +224,7 @@ class Proving:
         self.walked, self.told, notes = judge_updates(self.pairing, *self.trainers, values, self.steps)
         self.notes += notes
         walk = self.walked
-        if walk.what and not self.told:
+        if walk.what and not self.told and not walk.clouded:
             self.told = update_cause(walk)
         if walk.what and (walk.done == 1 or any(since == 1 for since, _ in walk.suspects.values())):
             return self._parted(walk, "update")
@@ -310,10 +310,17 @@ class Proving:
     def _parted(self, walk: TwoWalks, name: str) -> PortStage:
         if walk.what == "loss":
             said = f"the losses of update {walk.done}: {walk.losses[0]!r} and {walk.losses[1]!r}"
-            return PortStage(name, "broken", said, self.told)
+            return _judged(walk, name, said, self.told)
         assert walk.gap is not None
         said = (
             f"{walk.what} after update {walk.done}: {len(walk.gap.leaves)} leaves part, {walk.gap.gap:.1e} of the "
             f"largest element: {', '.join(walk.gap.leaves[:3])}"
         )
-        return PortStage(name, "broken", said, self.told)
+        return _judged(walk, name, said, self.told)
+
+
+def _judged(walk: TwoWalks, name: str, said: str, cause: str) -> PortStage:
+    """Return a stage at which a walk parts: broken, unless a cast may be all of it."""
+    if walk.clouded:
+        return PortStage(name, "inconclusive", f"{said}: {walk.clouded}")
+    return PortStage(name, "broken", said, cause)

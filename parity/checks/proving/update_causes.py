@@ -10,10 +10,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of
-from parity.checks.proving.clip_causes import clip_cause, whole_times
+from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
 from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
@@ -26,7 +28,7 @@ from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["average_cause", "update_cause"]
+__all__ = ["update_cause"]
 
 EPSILON = 1e-6
 """What `torch.nn.utils.clip_grad_norm_` adds to the norm."""
@@ -41,53 +43,21 @@ def update_cause(walk: TwoWalks) -> str:
     if walk.what not in (MODEL, "loss", "") and (cause := average_cause(walk)):
         return cause
     first = min((since for since, _ in walk.suspects.values()), default=walk.done)
-    if walk.what == "loss" and not walk.suspects:
-        return _loss_cause(walk)
+    if walk.what == "loss" and first >= walk.done and (cause := _loss_cause(walk)):
+        return cause  # slots that part at this update follow a loss that had parted before them
     if first == 1 and (
-        cause := frozen_cause(walk) or begin_cause(walk) or second_moment_cause(walk) or _taken_cause(walk)
+        cause := frozen_cause(walk)
+        or begin_cause(walk)
+        or second_moment_cause(walk)
+        or clip_values_cause(walk)
+        or _taken_cause(walk)
     ):
         return cause
     if walk.done == 1 and walk.what == MODEL and (cause := ahead_cause(walk) or divisor_cause(walk)):
         return cause
+    if cause := second_update_cause(walk):
+        return cause
     return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
-
-
-def average_cause(walk: TwoWalks) -> str:
-    """Return what two averages of the parameters differ in; empty where there is none in either state."""
-    # each by its own updates, those made ahead too: an average of what was before has not moved after the first
-    here, there = (
-        {
-            s: one
-            for s in lane.moments[walk.done].slots
-            if s != MODEL and (one := average_of(lane, s, len(lane.moments) - 1))
-        }
-        for lane in walk.lanes[:2]
-    )
-    # an average that is a copy yet equals the other's model itself: that is no average of the other
-    here = {s: one for s, one in here.items() if walk.matched.get(s, MODEL) == MODEL}
-    taken = set(walk.matched.values())
-    there = {s: one for s, one in there.items() if s not in taken}
-    if here and not there:
-        slot, one = next(iter(here.items()))
-        return f"EMA absent: {slot} is an average of the parameters (decay {one.decay:.6g}), and the port keeps none"
-    if there and not here:
-        slot, one = next(iter(there.items()))
-        return (
-            f"EMA absent: the port's {slot} is an average of the parameters (decay {one.decay:.6g}), "
-            f"the trainer has none"
-        )
-    if not here:
-        return ""
-    (_, one), (_, two) = next(iter(here.items())), next(iter(there.items()))
-    if one.late != two.late:
-        words = ("before", "after") if one.late else ("after", "before")
-        return f"EMA: taken {words[0]} the update here, {words[1]} it there"
-    shares = list(zip(one.shares, two.shares, strict=False))
-    if any(abs(x - y) > SAME * max(abs(x), abs(y)) for x, y in shares):
-        x, y = next(pair for pair in shares if abs(pair[0] - pair[1]) > SAME * max(abs(pair[0]), abs(pair[1])))
-        return f"EMA: decay {1 - x:.6g} here, {1 - y:.6g} there"
-    # both follow their own parameters alike: where these part, that is the cause, and not the averages
-    return "" if walk.what == MODEL else "EMA: both move alike, from other values"
 
 
 def _loss_cause(walk: TwoWalks) -> str:
@@ -128,12 +98,16 @@ def _taken_cause(walk: TwoWalks) -> str:
             return ""  # arrays that belong to no leaf that is known may be its moments
         if cause := another_gradient_cause(walk, 0 if here is None else 1):
             return cause
+        kept = [slot for slot, held in lane.moments[1].slots.items() if any(map(np.any, held.values()))]
+        if any(slot != MODEL and average_of(lane, slot, len(lane.moments) - 1) is None for slot in kept):
+            return ""  # a slot that holds a part of another gradient than that of the loss is one all the same
         return f"state: no slot of {which} holds a part of the gradient, as {(there or here).slot} of the other does"  # type: ignore[union-attr]
     gradient = over(grads, grads=True)
     return (
         _rate_in_momentum(here, there, walk)
         or _decay_cause(here, there)
         or _clip_value_cause(here, there, walk)
+        or momentum_cause(walk, here, there)
         or _scale_cause(here, there, gradient, walk)
     )
 
@@ -202,6 +176,8 @@ def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays, walk
             f"{who}, it does in the other"
         )
     moving = [leaf for leaf in leaves if here.gradient[leaf]]
+    # any number is a multiple of one: leaves of few elements count where there are no others
+    moving = [leaf for leaf in moving if gradient[leaf].size >= FEWEST] or moving
     ratios = {leaf: there.gradient[leaf] / here.gradient[leaf] for leaf in moving}
     ratio = one_value(ratios)
     if ratio is None:
@@ -266,6 +242,10 @@ def _clip_cause(
             )
     if cause := clip_cause(walk, here, there, norm):
         return cause
+    if not scaled_gradients(walk, here, there, ratio):
+        return (
+            f"momentum: after the first update the port's {there.slot} is {ratio:.6g} times the trainer's {here.slot}"
+        )
     if whole := whole_times(ratio, 1e-9):
         return (
             f"accumulation: the gradients of the port are {whole} times the trainer's (the mean over micro-batches, "

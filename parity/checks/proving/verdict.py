@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +93,8 @@ class PortProof:
             lines = [f"inconclusive{limit}: {names}"]
         if self.cause:
             lines.append(f"likely cause: {self.cause}")
+            if re.search(r"\b(here|there)\b", self.cause):
+                lines.append(f"  (here: {self.trainers[0]}, the trainer; there: {self.trainers[1]}, its port)")
         for one in (*self.stages, *self._narrow()):
             word = {"holds": "equal", "broken": "PARTS"}.get(one.verdict, "not seen")
             lines.append(f"  {one.name:<14} {word:<8} {one.said}")

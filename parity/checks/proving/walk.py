@@ -49,10 +49,12 @@ class TwoWalks:
     """Whether a state holds values that are not finite, on both sides: nothing can be judged from then on."""
     silent: bool = False
     """Whether a step returned no loss."""
+    clouded: str = ""
+    """Why what parts may be the rounding of a cast that could not be left out: nothing can be judged then."""
 
 
 def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
-                 steps: int, *, lift: bool = False) -> TwoWalks:  # fmt: skip
+                 steps: int, *, lift: bool = False, limit: float = FLOAT64_LIMIT) -> TwoWalks:  # fmt: skip
     """Train both from one set of values, and compare losses and states after every update.
 
     Args:
@@ -62,13 +64,14 @@ def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, valu
         values: Of the leaves of the first model.
         steps: Updates.
         lift: As of `parity.contract.TrainerProbe.begin`.
+        limit: Relative distance that passes, of losses and of leaves.
 
     Raises:
         SpecError: The user's code fails, or a state does not hold the model's parameters.
     """
     lanes = begin_lanes(pairing, first, second, values, 1, lift=lift)
     walk = TwoWalks(pairing, lanes)
-    judge = _Judge(walk)
+    judge = _Judge(walk, limit)
     for step in range(steps):
         if step % 10 == 0:
             tell(f"update {step} of {steps}")
@@ -97,8 +100,8 @@ def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, valu
 class _Judge:
     """Compares both states after one update after the other."""
 
-    def __init__(self, walk: TwoWalks) -> None:
-        self.walk = walk
+    def __init__(self, walk: TwoWalks, limit: float) -> None:
+        self.walk, self.limit = walk, limit
         self.floors: dict[tuple[str, str], dict[str, float]] = {}
         self.candidates: dict[str, set[str]] = {}
         self.back: dict[str, set[str]] = {}
@@ -125,13 +128,13 @@ class _Judge:
             gap = abs(losses[0] - losses[1]) / scale
             if walk.chaotic:
                 return True
-            if gap > max(FLOAT64_LIMIT, 3.0 * walk.noise):
+            if gap > max(self.limit, 3.0 * walk.noise):
                 walk.what = "loss"
                 return True
             walk.worst = max(walk.worst, gap)
         else:
             walk.silent = True
-        walk.gap = gaps_of(walk.pairing, lanes, done, MODEL, MODEL, self._floor(MODEL, MODEL))
+        walk.gap = gaps_of(walk.pairing, lanes, done, MODEL, MODEL, self._floor(MODEL, MODEL), self.limit)
         if walk.gap is not None:
             walk.what = MODEL
             return True
@@ -163,7 +166,9 @@ class _Judge:
             if slot not in self.candidates:
                 self.candidates[slot] = set(there)
             gaps = {
-                other: gaps_of(self.walk.pairing, self.walk.lanes, done, slot, other, self._floor(slot, other))
+                other: gaps_of(
+                    self.walk.pairing, self.walk.lanes, done, slot, other, self._floor(slot, other), self.limit
+                )
                 for other in self.candidates[slot]
             }
             left = {other for other, gap in gaps.items() if gap is None}

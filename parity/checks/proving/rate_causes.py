@@ -1,0 +1,138 @@
+"""Why an update, or that of single leaves, is a multiple of the other: rates, their groups, bias correction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from parity.checks.proving.effective import one_value
+from parity.checks.proving.lockstep import MODEL, Lane
+from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.slots import LeafArrays, names_of
+from parity.checks.proving.walk import TwoWalks
+
+__all__ = ["FEW", "rate_cause", "rates_of"]
+
+FIT = 1e-6
+"""How far a difference may be from what a cause gives, relative to its largest element."""
+
+PRINTED = 1e-6
+"""Relative distance within which two rates print as one."""
+
+FEW = 3
+"""Elements below which a leaf by itself shows no multiple of anything."""
+
+
+def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
+    """Return that all of one update is a multiple of the other."""
+    factors = {}
+    largest = max(float(np.abs(one).max(initial=0.0)) for one in moves[0].values())
+    for leaf, one in moves[0].items():
+        a, b = one.ravel(), moves[1][leaf].ravel()
+        square = float(a @ a)
+        if float(np.abs(a).max(initial=0.0)) <= 1e-6 * largest:
+            continue
+        factor = float(a @ b) / square
+        # a parameter is rounded at its own size, which bounds what its move can show
+        if float(np.abs(b - factor * a).max(initial=0.0)) > FIT * float(np.abs(a).max(initial=0.0)):
+            return ""
+        factors[leaf] = factor
+    shared = one_value(factors, 1e-6)
+    if shared is None:
+        return _group_cause(walk, moves, factors)
+    if abs(shared - 1.0) <= PRINTED or sum(moves[0][leaf].size for leaf in factors) < FEW:
+        return ""  # two figures that print as one tell nothing
+    factor = shared
+    done = walk.done
+    rates = rates_of(walk)
+    if rates:
+        used = rates.get(done - 1)
+        for other, words in ((done - 2, "the rate of the update before"), (done, "the rate of the update after")):
+            if used and other in rates and abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
+                return (
+                    f"schedule: off by one step: update {done} of the port uses {words} "
+                    f"({rates[other]:.6g}, not {used:.6g})"
+                )
+        if used:
+            shown = f"{factor * used:.6g} there, {used:.6g} here"
+            when = f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update"
+            return f"{when}: {shown} ({factor:.6g} times)"
+    no_correction = _correction(walk, factor)
+    if no_correction:
+        return no_correction
+    when = (
+        f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update (schedule)"
+    )
+    return f"{when}: the port's update is {factor:.6g} times the trainer's"
+
+
+def _group_cause(walk: TwoWalks, moves: Sequence[LeafArrays], factors: Mapping[str, float]) -> str:
+    """Return that single leaves move by other rates, where the optimizers hold the same.
+
+    Args:
+        walk: Two trainers, equal before the update.
+        moves: Of the trainer and of the port, by leaf.
+        factors: Of each leaf, by which the port's move is the trainer's.
+    """
+    if walk.suspects:
+        return ""  # what differs in the moments shows in the moves
+    held = [dict(walk.lanes[0].moments[walk.done].slots[slot]) for slot in walk.matched if slot != MODEL]
+    known = {leaf for one in held for leaf in walk.pairing.over(one)}
+    several = {leaf: factor for leaf, factor in factors.items() if moves[0][leaf].size >= FEW and leaf in known}
+    other = {leaf: factor for leaf, factor in several.items() if abs(factor - 1.0) > PRINTED}
+    kinds: list[float] = []
+    for factor in other.values():
+        if not any(abs(factor - kind) <= PRINTED * abs(kind) for kind in kinds):
+            kinds.append(factor)
+    # one factor for a group; as many factors as leaves are of another kind, such as a norm of each
+    if not other or len(kinds) > 2 or (len(kinds) > 1 and len(kinds) == len(several)):
+        return ""
+    shown = ", ".join(
+        f"{names_of([leaf for leaf in other if abs(other[leaf] - kind) <= PRINTED * abs(kind)])} by {kind:.6g} times"
+        for kind in kinds
+    )
+    when = "of the first update" if walk.done == 1 else f"of update {walk.done}"
+    scale = "" if len(other) > len(kinds) else " (or a scale of that leaf, such as a trust ratio)"
+    return f"learning rate {when}, of groups: the port moves {shown} what the trainer does, from equal moments{scale}"
+
+
+def _correction(walk: TwoWalks, factor: float) -> str:
+    """Return that one does not correct the bias of its moments, told by the size of its first update.
+
+    The betas are those by which the moments of both move: the factor alone may be that of two rates.
+    """
+    if walk.done != 1:
+        return ""
+    kept = [_kept_shares(lane) for lane in walk.lanes[:2]]
+    for one in kept[0][0] & kept[1][0]:
+        for two in kept[0][1] & kept[1][1]:
+            made = (1 - one) / np.sqrt(1 - two)
+            for who, value in (("the port", made), ("the trainer", 1 / made)):
+                if abs(factor - value) <= 1e-4 * value:
+                    return (
+                        f"bias correction: {who} does not correct its moments ({factor:.6g} times, "
+                        f"betas {one} and {two})"
+                    )
+    return ""
+
+
+def _kept_shares(lane: Lane) -> tuple[set[float], set[float]]:
+    """Return what slots keep of themselves that take the gradient, and its square, to six digits."""
+    found: tuple[set[float], set[float]] = (set(), set())
+    for slot in lane.moments[1].slots:
+        for power, kept in enumerate(found, 1):
+            shares = None if slot == MODEL else shares_of(lane, slot, 2, power=power)
+            if shares is not None and 0.0 < shares.kept < 1.0 and shares.taken > 0.0:
+                kept.add(float(f"{shares.kept:.6g}"))
+    return found
+
+
+def rates_of(walk: TwoWalks) -> dict[int, float]:
+    """Return update to the rate that it uses, as far as an optimizer of the first state says it."""
+    found: dict[int, float] = {}
+    for at, moment in enumerate(walk.lanes[0].moments):
+        rates = [float(v) for place, v in moment.view.arrays.items() if ".lr." in f".{place}" and np.ndim(v) == 0]
+        if rates:
+            found[at] = rates[0]
+    return found

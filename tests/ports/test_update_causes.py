@@ -1,0 +1,256 @@
+"""Causes of updates that part: each is named where its values show it, and none that is false in its place."""
+
+import numpy as np
+import pytest
+
+from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.stages import _judged
+from parity.checks.proving.update_causes import update_cause
+from parity.checks.proving.updates import judge_updates
+from parity.checks.proving.verdict import PortProof, PortStage
+from tests.ports.small_walks import MODEL, adam, gradients, momentum, pair_of, still_zero, walk_of
+
+
+def half(grads):
+    return {leaf: one / 2 for leaf, one in grads.items()}
+
+
+def by_norm(top):
+    def clipped(grads):
+        norm = np.sqrt(sum((one**2).sum() for one in grads.values()))
+        return {leaf: one * min(1.0, top / norm) for leaf, one in grads.items()}
+
+    return clipped
+
+
+def by_value(low, top):
+    return lambda grads: {leaf: np.clip(one, low, top) for leaf, one in grads.items()}
+
+
+def of_others(grads):
+    return {leaf: one + np.cos(np.arange(one.size)).reshape(one.shape) for leaf, one in grads.items()}
+
+
+def momenta(params):
+    return {"m": still_zero(params)}
+
+
+def moments(params):
+    return {"m": still_zero(params), "sq": still_zero(params)}
+
+
+def plain(rate=0.05):
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            state["params"][leaf] = state["params"][leaf] - rate * grad
+
+    return rule
+
+
+def centred(change=lambda grads: grads, rate=0.01):
+    """Return an RMSprop of PyTorch, centred, with momentum."""
+
+    def rule(state, grads, at):
+        for leaf, g in change(grads).items():
+            mean = state["mean"][leaf] = 0.95 * state["mean"][leaf] + 0.05 * g
+            square = state["sq"][leaf] = 0.95 * state["sq"][leaf] + 0.05 * g * g
+            state["m"][leaf] = 0.5 * state["m"][leaf] + g / (np.sqrt(square - mean * mean) + 1e-3)
+            state["params"][leaf] = state["params"][leaf] - rate * state["m"][leaf]
+
+    return rule
+
+
+def centred_slots(params):
+    return {"m": still_zero(params), "sq": still_zero(params), "mean": still_zero(params)}
+
+
+def from_second(change):
+    return lambda state, grads, at: momentum(1, 1, change=change if at > 1 else None)(state, grads, at)
+
+
+CLIP, CLIPPED = by_norm(0.1), by_value(-0.2, 0.2)
+HALVED = "accumulation: the gradients of the port are 1/2 times the trainer's"
+MOMENTUM = "momentum: it takes 1 of the first gradient and 0.5 of later ones here, "
+ONE_END = "clips every element of the gradient at both ends, the port above alone"
+BY_VALUE = "clips every element of the gradient by itself (by value)"
+
+UPDATES = {
+    "dampened first": (momentum(1, 0.5), momentum(0.5, 0.5), momenta, MOMENTUM + "0.5 of the first gradient"),
+    "average, dampened": (momentum(1, 0.5), momentum(0.1, 0.1), momenta, MOMENTUM + "0.1 of the first gradient"),
+    "not dampened": (momentum(1, 0.5), momentum(1, 1), momenta,
+                     "momentum: from the second update on it is 0.9 of itself and 0.5 of the gradient here, 0.9 of"),
+    "keeps less": (momentum(1, 1), momentum(1, 1, kept=0.8), momenta,
+                   "momentum: from the second update on it is 0.9 of itself and 1 of the gradient here, 0.8 of"),
+    "clipped at the second update": (
+        from_second(by_norm(0.5)), from_second(by_norm(0.6)), momenta, "",
+    ),
+    "average": (momentum(1, 1), momentum(0.1, 0.1), momenta, "momentum: it is 0.9 of itself and 1 of the gradient"),
+    "halved, momentum": (momentum(1, 1), momentum(1, 1, change=half), momenta, HALVED),
+    "halved, Adam": (adam(), adam(change=half), moments, HALVED),
+    "clipped at the first update": (
+        momentum(1, 1), momentum(1, 1, change=by_norm(3.5)), momenta, "clipping: the port clips the norm",
+    ),
+    "clipped": (
+        momentum(1, 1), momentum(1, 1, change=CLIP), momenta, "clipping: the port clips the norm of the gradients",
+    ),
+    "gradient of others": (momentum(1, 1), momentum(1, 1, change=of_others), momenta, ""),
+    "gradient of others, Adam": (adam(), adam(change=of_others), moments, "gradient: the moments of the port are of"),
+    "norm for value": (centred(CLIPPED), centred(CLIP), centred_slots, f"clipping: the trainer {BY_VALUE}"),
+    "value for norm": (centred(CLIP), centred(CLIPPED), centred_slots, f"clipping: the port {BY_VALUE}"),
+    "no slots": (momentum(1, 1), plain(), (momenta, lambda params: {}), "state: no slot of the port holds a part"),
+    "one end": (centred(CLIPPED), centred(by_value(-9, 0.2)), centred_slots, f"clipping: the trainer {ONE_END}"),
+    "one end, Adam": (adam(change=CLIPPED), adam(change=by_value(-9, 0.2)), moments,
+                      f"clipping: the trainer {ONE_END}"),
+    "rate that looks like a correction": (centred(), centred(rate=0.02), centred_slots, "learning rate of the first"),
+    "rate of single elements": (adam(), adam(lambda leaf: 0.1 if leaf in "sr" else 0.01), moments, ""),
+    "rate of one element": (adam(), adam(lambda leaf: 0.1 if leaf == "s" else 0.01), moments, ""),
+    "rates swapped": (
+        adam(lambda leaf: 0.01 if leaf in "sr" else 0.001), adam(lambda leaf: 0.001 if leaf in "sr" else 0.01),
+        moments,
+        "learning rate of the first update, of groups: the port moves w, v, b by 10 times",
+    ),
+    "rate of a group": (
+        adam(), adam(lambda leaf: 0.1 if leaf in "vb" else 0.01), moments,
+        "learning rate of the first update, of groups: the port moves v, b by 10 times what the trainer does",
+    ),
+    "rate": (adam(), adam(lambda leaf: 0.02), moments, "learning rate of the first update (schedule)"),
+    "rate to the last digits": (adam(), adam(lambda leaf: 0.01 * (1 + 1e-8)), moments, ""),
+    "decay": (adam(), adam(decay=0.1), moments, "weight decay: another strength on all leaves"),
+    "decay, and the rate of one element": (
+        adam(), adam(lambda leaf: 0.1 if leaf == "s" else 0.01, decay=0.1), moments, "",
+    ),
+    "no correction": (adam(epsilon=1e-12), adam(corrects=False, epsilon=1e-12), moments,
+                      "bias correction: the port does not correct its moments"),
+}  # fmt: skip
+"""What parts to both rules, their slots and the beginning of the cause, which is none where values do not show it."""
+
+
+@pytest.mark.parametrize("case", UPDATES)
+def test_an_update_has_its_cause_and_no_other(case):
+    here, there, slots, said = UPDATES[case]
+    walk = walk_of(here, there, slots)
+    assert walk.what
+    found = update_cause(walk)
+    assert found.startswith(said) if said else found == ""
+
+
+def test_two_alike_part_nowhere():
+    assert walk_of(adam(), adam(), moments).what == ""
+
+
+def test_a_run_that_overflows_tells_no_share():
+    walk = walk_of(momentum(1, 1), momentum(1, 1, change=half), momenta)
+    lane = walk.lanes[0]
+    assert shares_of(lane, "m", 2) is not None
+    lane.moments[2].slots["m"]["w"][0, 0] = np.inf
+    assert shares_of(lane, "m", 2) is None
+
+
+def averaged(begin=1, decay=None, more=0, before=False):
+    """Return SGD with an average of the values that it passes, or a moving one."""
+
+    def rule(state, grads, at):
+        old = dict(state["params"])
+        plain()(state, grads, at)
+        share = 1 / (max(at - begin, 0) + 1 + more) if decay is None else 1 - decay
+        for leaf, one in (old if before else state["params"]).items():
+            if at >= begin and "avg" in state:
+                state["avg"][leaf] = state["avg"][leaf] + share * (one - state["avg"][leaf])
+
+    return rule
+
+
+def lookahead(share, every=3, sets=True):
+    def rule(state, grads, at):
+        plain()(state, grads, at)
+        for leaf in state["params"] if at % every == 0 else ():
+            state["avg"][leaf] = state["avg"][leaf] + share * (state["params"][leaf] - state["avg"][leaf])
+            if sets:
+                state["params"][leaf] = state["avg"][leaf].copy()
+
+    return rule
+
+
+def copied(params):
+    return {"avg": {leaf: one.copy() for leaf, one in params.items()}}
+
+
+LATE = (
+    "EMA: avg of the trainer follows the parameters, at update 3 first, and avg of the port, which begins as a copy"
+)
+AVERAGES = {
+    "late": (averaged(3), averaged(4), copied, LATE),
+    "early": (averaged(4), averaged(3), copied, "EMA: avg moves at update 3 there, avg does not here"),
+    "no copy": (averaged(3), averaged(3, more=1), copied, "EMA: decay 0 here, 0.5 there at update 3"),
+    "decay": (averaged(decay=0.9), averaged(decay=0.99), copied, "EMA: decay 0.9 here, 0.99 there"),
+    "absent": (averaged(decay=0.9), averaged(), (copied, lambda params: {}),
+               "EMA absent: avg is an average of the parameters (decay 0.9), and the port keeps none"),
+    "of the values before": (averaged(decay=0.9), averaged(decay=0.9, before=True), copied,
+                             "EMA: taken after the update here, before it there"),
+    "share of a lookahead": (lookahead(0.5), lookahead(0.8), copied,
+                             "lookahead: at update 3 the parameters are avg itself here and avg there"),
+    "period of a lookahead": (lookahead(0.5), lookahead(0.5, 4), copied, LATE),
+    "slow values alone": (lookahead(0.5), lookahead(0.5, sets=False), copied,
+                          "lookahead: after update 3 the parameters are avg itself here, there they are not"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", AVERAGES)
+def test_an_average_has_its_cause_and_no_other(case):
+    here, there, slots, said = AVERAGES[case]
+    walk = walk_of(here, there, slots)
+    assert walk.what
+    assert update_cause(walk).startswith(said)
+
+
+@pytest.mark.parametrize(("second", "said"), [("params", ""), ("avg", "the port's step trains on another loss")])
+def test_a_loss_that_follows_another_network_is_no_matter_of_its_average(second, said):
+    def losses(slot):
+        def loss(state, made):
+            value, grads = gradients(state["params"], made)
+            far = sum(float(((one - state["params"][leaf]) ** 2).sum()) for leaf, one in state[slot].items())
+            return value + far, grads
+
+        return loss
+
+    first = {"params": "avg", "avg": "params"}[second]
+    walk = walk_of(averaged(decay=0.95), averaged(decay=0.95), copied, loss=losses(first), other=losses(second))
+    assert walk.what == "loss"
+    found = update_cause(walk)
+    assert found.startswith(said or "the trainer's step trains on another loss")
+    assert "EMA" not in found
+
+
+@pytest.mark.parametrize(("off", "clouded"), [(3e-8, True), (1e-5, False)])
+def test_what_a_cast_makes_is_not_judged_where_casts_stay(off, clouded):
+    pairing, *two = pair_of(adam(), adam(lambda leaf: 0.01 * (1 + off)), moments, lifts=False)
+    walk, told, notes = judge_updates(pairing, *two, MODEL, 4)
+    assert (walk.what, told, bool(walk.clouded)) == ("the model", "", clouded)
+    assert "casts to narrower types could not be left out" in notes[0]
+
+
+@pytest.mark.parametrize("later", [1.0, 2.0])
+def test_a_cast_hides_no_larger_difference_of_a_later_update(later):
+    def rule(state, grads, at):
+        adam(lambda leaf: 0.01 * (1 + 3e-8) * (later if at > 4 else 1.0))(state, grads, at)
+
+    pairing, *two = pair_of(adam(), rule, moments, lifts=False)
+    walk, _, notes = judge_updates(pairing, *two, MODEL, 8)
+    assert (walk.what, walk.done, bool(walk.clouded)) == ("the model", *((1, True) if later == 1.0 else (5, False)))
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(("cause", "said"), [("decay 0 here, 0.5 there", True), ("no weight is adhered to", False)])
+def test_the_two_sides_of_a_cause_are_said_where_it_names_them(cause, said):
+    proof = PortProof(("mine", "mine_jax"), (PortStage("update", "broken", "leaves part", cause),))
+    assert ("(here: mine, the trainer; there: mine_jax, its port)" in proof.text()) == said
+
+
+@pytest.mark.parametrize("name", ["update", "steps"])
+def test_a_stage_that_a_cast_may_part_is_inconclusive_and_has_no_cause(name):
+    pairing, *two = pair_of(adam(), adam(lambda leaf: 0.01 * (1 + 3e-8)), moments, lifts=False)
+    walk, *_ = judge_updates(pairing, *two, MODEL, 4)
+    stage = _judged(walk, name, "leaves part", "learning rate")
+    assert (stage.verdict, stage.cause) == ("inconclusive", "")
+    walk.clouded = ""
+    assert _judged(walk, name, "leaves part", "learning rate").verdict == "broken"
