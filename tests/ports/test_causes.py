@@ -138,7 +138,8 @@ GATED = {
     "activation": (("SiLU", 0), "gate: SiLU here, GELU (erf) there", ("GELU (erf)", 0)),
     "gate": (("SiLU", 0), "gate: of the first projection here, of the second there", ("SiLU", 1)),
     "none": (("SiLU", 0), "gate: SiLU here, nothing there", ("nothing", 0)),
-    "unknown": (("SiLU", 0), "", ("sine", 0)),
+    "sine": (("SiLU", 0), "gate: SiLU here, sine there", ("sine", 0)),
+    "unknown": (("SiLU", 0), "", ("cosine", 0)),
 }
 
 
@@ -146,7 +147,7 @@ GATED = {
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_gated_layer_has_its_cause_and_no_other(fault, fused):
     parts = np.random.default_rng(8).normal(size=(2, 3, 5, 8))
-    known = ACTIVATIONS | {"sine": np.sin}
+    known = ACTIVATIONS | {"cosine": np.cos}
     right, cause, wrong = GATED[fault]
     first, second = (known[name](parts[gate]) * parts[1 - gate] for name, gate in (right, wrong))
     befores = [np.concatenate(list(parts), axis=-1)] if fused else [parts[1], parts[0]]

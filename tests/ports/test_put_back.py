@@ -4,13 +4,20 @@ import sys
 from types import ModuleType
 
 import numpy as np
+import pytest
 
 import parity
 from parity.checks.running import recorder
 
 beside = ModuleType("beside")
 beside.weight = np.array([1.0, 5.0], np.float32)  # of a module that is merely imported
-sys.modules.setdefault("beside", beside)
+
+
+@pytest.fixture(autouse=True)
+def there(monkeypatch):
+    """Only here: every check sees the arrays of all modules that a user may have written."""
+    monkeypatch.setitem(sys.modules, "beside", beside)
+    beside.weight[:] = [1.0, 5.0]
 
 
 def train(folder, steps):
@@ -47,7 +54,6 @@ def nudged(monkeypatch, train):
 
 
 def test_what_a_module_holds_is_put_back(monkeypatch):
-    beside.weight[:] = [1.0, 5.0]
     assert "beside:weight" in nudged(monkeypatch, train)
     assert beside.weight.tolist() == [1.0, 5.0]
 

@@ -89,8 +89,8 @@ def divide(sizes: Mapping[str, int], wrote: Sequence[Wrote]) -> list[list[FilePa
     Example:
         >>> for parts in divide({"state": 3 * BLOCK, "meta": 5}, [{"state": {2: BLOCK}}, {}]):
         ...     print([(part.file, part.start // BLOCK, part.size // BLOCK) for part in parts])
-        [('state', 2, 1), ('meta', 0, 0)]
-        [('state', 0, 2)]
+        [('state', 1, 2)]
+        [('state', 0, 1), ('meta', 0, 0)]
     """
     units = [(name, at) for name, size in sizes.items() for at in range(0, max(size, 1), BLOCK)]
     fair = -(-sum(sizes.values()) // len(wrote))
