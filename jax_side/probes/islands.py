@@ -8,17 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
+from jax_side.probes.traces import bind, body_of, evaluate_trace, inner_traces
 from parity.contract import Island
 
 __all__ = ["apply_wide", "lifted"]
 
 _NARROW = tuple(jnp.dtype(one) for one in ("float32", "bfloat16", "float16"))
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-          "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr",
-          "checkpoint": "jaxpr"}  # fmt: skip
-"""Primitives that call another function, to the parameter that holds it."""
 
 
 def lifted(function: Callable[..., Any], found: dict[tuple[str, str], Island]) -> Callable[..., Any]:
@@ -47,17 +43,7 @@ def _evaluate(
     jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], found: dict[tuple[str, str], Island]
 ) -> list[Any]:
     """Return what a trace computes, without its casts to narrow types."""
-    known: dict[Any, Any] = {}
-
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, core.Literal) else known[atom]
-
-    known.update(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, args, strict=True))
-    for eqn in jaxpr.eqns:
-        made = apply_wide(eqn, [read(atom) for atom in eqn.invars], found)
-        known.update(zip(eqn.outvars, made, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return evaluate_trace(jaxpr, consts, args, lambda _, eqn, values: apply_wide(eqn, values, found))
 
 
 def apply_wide(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]) -> list[Any]:
@@ -70,12 +56,9 @@ def apply_wide(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]
     if name == "reduce_precision":
         _note(eqn, "reduce_precision", found)
         return values[:1]
-    inner = [one for one in eqn.params.values() if isinstance(one, core.Jaxpr | core.ClosedJaxpr)]
-    narrow = any(_has_narrow(one) for one in inner) or any(_dtype(one) in _NARROW for one in values)
-    if name in _CALLS and narrow:
-        body = eqn.params[_CALLS[name]]
-        jaxpr, consts = (body.jaxpr, body.consts) if isinstance(body, core.ClosedJaxpr) else (body, ())
-        return _evaluate(jaxpr, consts, values, found)
+    narrow = any(map(_has_narrow, inner_traces(eqn))) or any(_dtype(one) in _NARROW for one in values)
+    if narrow and (body := body_of(eqn)) is not None:
+        return _evaluate(*body, values, found)
     if name == "scan" and narrow:
         return _scan(eqn.params, values, found)
     # literals too: a gradient begins with one divided by a count, and that is rounded in float32
@@ -85,10 +68,7 @@ def apply_wide(eqn: Any, values: list[Any], found: dict[tuple[str, str], Island]
     }
     if narrow and params.get("update_jaxpr") is not None:  # of scatters: what joins an element with its update
         params["update_jaxpr"] = _widened(eqn.params["update_jaxpr"], eqn.params["update_consts"], found)
-    bound = eqn.primitive.get_bind_params(params)
-    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a pair before jax 0.10
-    made = eqn.primitive.bind(*functions, *values, **params)
-    return list(made) if eqn.primitive.multiple_results else [made]
+    return bind(eqn, values, params)
 
 
 def _widened(jaxpr: Any, consts: Sequence[Any], found: dict[tuple[str, str], Island]) -> Any:
@@ -116,15 +96,13 @@ def _scan(params: Mapping[str, Any], values: list[Any], found: dict[tuple[str, s
     return [*last, *stacked]
 
 
-def _has_narrow(inner: Any) -> bool:
+def _has_narrow(jaxpr: Any) -> bool:
     """Return whether anything in a trace is of a narrow type."""
-    jaxpr = inner.jaxpr if isinstance(inner, core.ClosedJaxpr) else inner
-    for eqn in jaxpr.eqns:
-        if any(getattr(one.aval, "dtype", None) in _NARROW for one in (*eqn.invars, *eqn.outvars)):
-            return True
-        if any(_has_narrow(one) for one in eqn.params.values() if isinstance(one, core.Jaxpr | core.ClosedJaxpr)):
-            return True
-    return False
+    return any(
+        any(getattr(one.aval, "dtype", None) in _NARROW for one in (*eqn.invars, *eqn.outvars))
+        or any(map(_has_narrow, inner_traces(eqn)))
+        for eqn in jaxpr.eqns
+    )
 
 
 def _dtype(value: Any) -> Any:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from jax_side.probes.arithmetic import by_numpy
 from jax_side.probes.equations import other_parameters
 from jax_side.probes.islands import apply_wide
+from jax_side.probes.traces import body_of, evaluate_trace, inner_traces
 from parity.contract import Island, OperationEdit, ProgramOperation
 
 __all__ = ["JaxProgram"]
@@ -24,11 +25,6 @@ MOST = 2_000
 
 MOST_TURNS = 64
 """Turns of a loop above which its body is one operation."""
-
-_INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr",
-            "checkpoint": "jaxpr"}  # fmt: skip
-"""Primitives that call another function, to the parameter that holds it."""
 
 _UNNAMED = {"_where", "<lambda>", "wrapped", "fn", "run"}
 
@@ -89,26 +85,16 @@ class _Evaluator:
 
     def evaluate(self, path: tuple[Any, ...], jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         """Return what a trace gives."""
-        known: dict[Any, Any] = {}
-        known.update(zip(jaxpr.constvars, consts, strict=True))
-        known.update(zip(jaxpr.invars, args, strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, core.Literal) else known[atom]
-
-        for number, eqn in enumerate(jaxpr.eqns):
-            made = self._equation((*path, number), eqn, [read(atom) for atom in eqn.invars])
-            known.update(zip(eqn.outvars, made, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+        return evaluate_trace(
+            jaxpr, consts, args, lambda number, eqn, values: self._equation((*path, number), eqn, values)
+        )
 
     def _equation(self, path: tuple[Any, ...], eqn: Any, values: list[Any]) -> list[Any]:
         name, kind = eqn.primitive.name, eqn.primitive.name
-        if name in _INLINED:
-            body = eqn.params[_INLINED[name]]
-            jaxpr, consts = (body.jaxpr, body.consts) if isinstance(body, core.ClosedJaxpr) else (body, ())
-            made = self.evaluate(path, jaxpr, consts, values)
+        if (body := body_of(eqn)) is not None:
+            made = self.evaluate(path, *body, values)
             kind = str(eqn.params.get("name", ""))
-            if not kind or kind in _UNNAMED or len(jaxpr.eqns) < 2:
+            if not kind or kind in _UNNAMED or len(body[0].eqns) < 2:
                 return made
             return self._operation(path, kind, eqn, values, lambda _: made)
         if name == "scan" and eqn.params["length"] <= MOST_TURNS:
@@ -207,10 +193,7 @@ def _wide(value: Any) -> NDArray[Any]:
 
 
 def _count(jaxpr: Any) -> int:
-    inner = [
-        one for eqn in jaxpr.eqns for one in eqn.params.values() if isinstance(one, core.Jaxpr | core.ClosedJaxpr)
-    ]
-    return len(jaxpr.eqns) + sum(_count(one.jaxpr if isinstance(one, core.ClosedJaxpr) else one) for one in inner)
+    return len(jaxpr.eqns) + sum(_count(one) for eqn in jaxpr.eqns for one in inner_traces(eqn))
 
 
 def _short(eqn: Any) -> str:

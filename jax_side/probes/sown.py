@@ -19,6 +19,7 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
 from jax_side.probes.equinox_models import equinox, modules_in
+from jax_side.probes.traces import bind, body_of, evaluate_trace, inner_traces
 
 __all__ = ["CallTrace", "traced_calls"]
 
@@ -30,11 +31,6 @@ ad.primitive_jvps[_mark] = lambda primals, tangents, **how: (_mark.bind(primals[
 batching.primitive_batchers[_mark] = lambda args, dims, **how: (
     _mark.bind(jnp.moveaxis(args[0], dims[0], 0), **how), 0
 )  # fmt: skip
-
-_INLINED = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-            "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr",
-            "checkpoint": "jaxpr"}  # fmt: skip
-"""Primitives that call another function once, to the parameter that holds it."""
 
 
 @dataclass
@@ -133,29 +129,15 @@ class _MarkReader:
 
     def evaluate(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         """Return what a trace computes."""
-        known: dict[Any, Any] = {}
+        return evaluate_trace(jaxpr, consts, args, self._apply)
 
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, core.Literal) else known[atom]
-
-        known.update(zip(jaxpr.constvars, consts, strict=True))
-        known.update(zip(jaxpr.invars, args, strict=True))
-        for eqn in jaxpr.eqns:
-            known.update(zip(eqn.outvars, self._apply(eqn, [read(atom) for atom in eqn.invars]), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
-
-    def _apply(self, eqn: Any, values: list[Any]) -> list[Any]:
-        name = eqn.primitive.name
+    def _apply(self, number: int, eqn: Any, values: list[Any]) -> list[Any]:
         if eqn.primitive is _mark:
             return [self._kept(values[0], **eqn.params)]
-        if name in _INLINED and _has_marks(eqn.params[_INLINED[name]]):
-            body = eqn.params[_INLINED[name]]
-            inner, consts = (body.jaxpr, body.consts) if isinstance(body, core.ClosedJaxpr) else (body, ())
-            return self.evaluate(inner, consts, values)
-        bound = eqn.primitive.get_bind_params(eqn.params)
-        functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a pair before jax 0.10
-        made = eqn.primitive.bind(*functions, *values, **params)
-        return list(made) if eqn.primitive.multiple_results else [made]
+        body = body_of(eqn)
+        if body is not None and _has_marks(body[0]):
+            return self.evaluate(*body, values)
+        return bind(eqn, values)
 
     def _kept(self, value: Any, token: int, which: str, number: int) -> Any:
         if which == "made" and self.moves is not None:
@@ -169,10 +151,5 @@ class _MarkReader:
         return value
 
 
-def _has_marks(body: Any) -> bool:
-    jaxpr = body.jaxpr if isinstance(body, core.ClosedJaxpr) else body
-    return any(
-        eqn.primitive is _mark
-        or any(_has_marks(one) for one in eqn.params.values() if isinstance(one, core.Jaxpr | core.ClosedJaxpr))
-        for eqn in jaxpr.eqns
-    )
+def _has_marks(jaxpr: Any) -> bool:
+    return any(eqn.primitive is _mark or any(map(_has_marks, inner_traces(eqn))) for eqn in jaxpr.eqns)

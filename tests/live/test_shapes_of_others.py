@@ -14,20 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import parity
-from parity.results import Resumption
-
-Trainer = Callable[[Path, int], Iterator[int]]
-
-
-def check(train: Trainer, **options: Any) -> Resumption:
-    given: dict[str, Any] = {"steps": 20, "stop_at": 13, "mode": "inline", "scenarios": ("kill", "third"), **options}
-    return parity.resumes(train, **given)
-
-
-def first(found: Resumption) -> str:
-    assert found.verdict == "broken", found
-    return found.suspects[0].path
+from tests.live.small_loops import Trainer, check, first
 
 
 def loaded(folder: Path) -> Any:

@@ -170,27 +170,13 @@ def test_compiled_steps_of_several_processes_are_those_of_one_device(mesh, tmp_p
 
 
 MEMORY = """
-import json, os, sys, threading, time
+import json, os, sys
 from pathlib import Path
 from parity.contract import processes_of
 from parity.runs import join
 from parity.spec import from_toml, identity_of
 import torch_side
-
-def memory(name="RssAnon"):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
-
-class Peak:
-    def __enter__(self):
-        self.before, self.most, self.on = memory(), 0, True
-        self.thread = threading.Thread(target=self.watch); self.thread.start()
-        return self
-    def watch(self):
-        while self.on:
-            self.most = max(self.most, memory()); time.sleep(0.0005)
-    def __exit__(self, *error):
-        self.on = False; self.thread.join()
+from tests.support.peak import Peak
 
 spec = from_toml(Path(sys.argv[1]).read_text())
 home = Path(sys.argv[2])
@@ -203,7 +189,7 @@ with join(processes_of(torch_side), dict, identity_of(spec), spec, 60) as togeth
     with Peak() as restore:
         trainer.restore(2)
     (home / f"memory-{trainer.placement.mesh.at('fsdp')}.json").write_text(json.dumps(
-        {"shard": mine, "save": (save.most - save.before) / mine, "restore": (restore.most - restore.before) / mine}))
+        {"shard": mine, "save": save.above(mine), "restore": restore.above(mine)}))
 """
 
 

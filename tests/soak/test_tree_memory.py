@@ -13,28 +13,14 @@ from tests.support.several import ROOT
 pytestmark = pytest.mark.soak
 
 PROGRAM = """
-import json, os, sys, threading, time
+import json, os, sys
 from pathlib import Path
 import numpy as np
+from tests.support.peak import Peak
 
 side, home = sys.argv[1], Path(sys.argv[2])
 rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 WIDE = 4096
-
-def memory():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
-
-class Peak:
-    def __enter__(self):
-        self.before, self.most, self.on = memory(), 0, True
-        self.thread = threading.Thread(target=self.watch); self.thread.start()
-        return self
-    def watch(self):
-        while self.on:
-            self.most = max(self.most, memory()); time.sleep(0.0005)
-    def __exit__(self, *error):
-        self.on = False; self.thread.join()
 
 if side == "torch":
     import torch, torch.distributed as dist
@@ -73,7 +59,7 @@ with Peak() as save:
 with Peak() as restore:
     parity_side.restore(home / "tree", other)
 (home / f"memory-{rank}.json").write_text(json.dumps(
-    {"shard": mine, "save": (save.most - save.before) / mine, "restore": (restore.most - restore.before) / mine}))
+    {"shard": mine, "save": save.above(mine), "restore": restore.above(mine)}))
 """
 
 

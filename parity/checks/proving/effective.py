@@ -7,14 +7,15 @@ to the gradient, and betas apart, without any name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parity.checks.proving.slots import LeafArrays
 
-__all__ = ["FEWEST", "TakenParts", "one_value", "taken_of"]
+__all__ = ["FEWEST", "MomentShares", "TakenParts", "fitted", "one_value", "taken_of"]
 
 FIT = 1e-7
 """How far, of its largest element, a slot may be from what its parts give."""
@@ -40,6 +41,34 @@ class TakenParts:
     """LeafArrays of which no parts give what it holds, such as where each element is clipped."""
     square: Mapping[str, float]
     """Part of the squared gradient in the second moment; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class MomentShares:
+    """What a moment is made of at an update."""
+
+    kept: float
+    """Share of itself before."""
+    taken: float
+    """Share of the gradient of the loss, or of its square."""
+
+
+def fitted(
+    columns: Sequence[NDArray[np.float64]], made: NDArray[np.float64], within: float
+) -> tuple[float, ...] | None:
+    """Return how much of each column makes a value; None where no parts do.
+
+    Args:
+        columns: Arrays of the shape of the value, [n].
+        made: The value, [n].
+        within: How far the sum may be from it, relative to its largest element.
+
+    Numerics: a fit by least squares in float64, judged by the largest difference of an element.
+    """
+    table = np.stack(columns, 1)
+    parts, *_ = np.linalg.lstsq(table, made, rcond=None)
+    close = float(np.abs(table @ parts - made).max()) <= within * float(np.abs(made).max(initial=0.0))
+    return tuple(map(float, parts)) if close else None
 
 
 def taken_of(
@@ -89,7 +118,7 @@ def _first_order(slot: str, held: LeafArrays, gradient: LeafArrays, params: Leaf
             parts[leaf], decays[leaf] = part, 0.0
             continue
         table = np.stack([g, p], 1)
-        (part, decay), *_ = np.linalg.lstsq(table, m, rcond=None)
+        (part, decay), *_ = np.linalg.lstsq(table, m, rcond=None)  # the part is kept where it does not fit, too
         if float(np.abs(m - table @ (part, decay)).max()) <= FIT * scale and np.any(p) and len(m) > 2:
             parts[leaf], decays[leaf] = float(part), float(decay)
         else:

@@ -7,31 +7,19 @@ the updates that follow tell these from a scale of the gradient itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from parity.checks.proving.effective import TakenParts, one_value
+from parity.checks.proving.effective import MomentShares, TakenParts, fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["MomentShares", "momentum_cause", "scaled_gradients", "second_update_cause", "shares_of"]
+__all__ = ["momentum_cause", "scaled_gradients", "second_update_cause", "shares_of"]
 
 FIT = 1e-7
 """How far a moment may be from what its shares give, relative to its largest element."""
 
 SAME = 1e-6
 """Relative distance within which two shares are one."""
-
-
-@dataclass(frozen=True)
-class MomentShares:
-    """What a first moment is made of at an update."""
-
-    kept: float
-    """Share of itself before."""
-    taken: float
-    """Share of the gradient of the loss."""
 
 
 def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1) -> MomentShares | None:
@@ -60,10 +48,8 @@ def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1) -> MomentShares
     if not all(np.isfinite(one).all() for one in (*columns, made)):
         return None
     for count in (2, 3)[: 3 - power]:  # without decay where that is enough
-        table = np.stack(columns[:count], 1)
-        parts, *_ = np.linalg.lstsq(table, made, rcond=None)
-        if float(np.abs(table @ parts - made).max()) <= FIT * float(np.abs(made).max(initial=0.0)):
-            return MomentShares(float(parts[0]), float(parts[1]))
+        if (parts := fitted(columns[:count], made, FIT)) is not None:
+            return MomentShares(parts[0], parts[1])
     return None
 
 

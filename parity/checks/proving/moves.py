@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parity.checks.proving.effective import one_value
+from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.rate_causes import FEW, rate_cause, rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
@@ -79,10 +79,11 @@ def _ahead(now: Mapping[str, LeafArrays], before: Mapping[str, LeafArrays]) -> f
         if slot == MODEL or not leaves:
             continue
         u = np.concatenate([(now[MODEL][leaf] - before[MODEL][leaf]).ravel() for leaf in leaves])
-        table = np.stack([np.concatenate([one[slot][leaf].ravel() for leaf in leaves]) for one in (now, before)], 1)
-        (part, rest), *_ = np.linalg.lstsq(table, u, rcond=None)
-        if part and float(np.abs(table @ (part, rest) - u).max()) <= FIT * float(np.abs(u).max(initial=0.0)):
-            return float(rest / part)
+        found = fitted(
+            [np.concatenate([one[slot][leaf].ravel() for leaf in leaves]) for one in (now, before)], u, FIT
+        )
+        if found is not None and found[0]:
+            return found[1] / found[0]
     return None
 
 
@@ -179,11 +180,8 @@ def _line(
     x, y = (np.concatenate(one) if one else np.zeros(0) for one in (xs, ys))
     if len(x) < 4:
         return None
-    table = np.stack([x, np.ones_like(x)], 1)
-    (slope, cut), *_ = np.linalg.lstsq(table, y, rcond=None)
-    if float(np.abs(table @ (slope, cut) - y).max()) > 1e-6 * float(np.abs(y).max()):
-        return None
-    return float(slope), float(cut)
+    found = fitted([x, np.ones_like(x)], y, 1e-6)
+    return None if found is None else (found[0], found[1])
 
 
 def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafArrays], leaves: Sequence[str]) -> str:

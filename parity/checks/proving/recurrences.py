@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.proving.effective import FEWEST
+from parity.checks.proving.effective import FEWEST, MomentShares, fitted
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks, scaled
@@ -26,14 +26,10 @@ SAME = 1e-7
 
 
 @dataclass(frozen=True)
-class Recurrence:
-    """How a slot moves."""
+class SecondMoment(MomentShares):
+    """How the slot moves that takes a part of the squared gradient."""
 
     slot: str
-    kept: float
-    """Share of itself."""
-    taken: float
-    """Share of the squared gradient."""
 
 
 def second_moment_cause(walk: TwoWalks) -> str:
@@ -54,7 +50,7 @@ def second_moment_cause(walk: TwoWalks) -> str:
     return ""
 
 
-def _second(lane: Lane) -> Recurrence | None:
+def _second(lane: Lane) -> SecondMoment | None:
     """Return how the slot moves that takes a part of the squared gradient; None where there is none."""
     if len(lane.moments) < 3:
         return None
@@ -68,11 +64,9 @@ def _second(lane: Lane) -> Recurrence | None:
         if slot == MODEL or not leaves or sum(last[leaf].size for leaf in leaves) < FEWEST:
             continue
         made = _joined([held[1], last], leaves)
-        table = np.stack([_joined(held, leaves), _joined(squares, leaves)], 1)
-        (kept, taken), *_ = np.linalg.lstsq(table, made, rcond=None)
-        close = float(np.abs(table @ (kept, taken) - made).max()) <= FIT * float(np.abs(made).max(initial=0.0))
-        if close and taken > 0.0:
-            return Recurrence(slot, float(kept), float(taken))
+        found = fitted([_joined(held, leaves), _joined(squares, leaves)], made, FIT)
+        if found is not None and found[1] > 0.0:
+            return SecondMoment(found[0], found[1], slot)
     return None
 
 
@@ -128,10 +122,8 @@ def divisor_cause(walk: TwoWalks) -> str:
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], under: bool) -> tuple[bool, float, float] | None:
-    table = np.stack([x, np.ones_like(x)], 1)
-    (slope, cut), *_ = np.linalg.lstsq(table, y, rcond=None)
-    close = float(np.abs(table @ (slope, cut) - y).max()) <= 1e-9 * float(np.abs(y).max())
-    return (under, float(slope), float(cut)) if close and slope else None
+    found = fitted([x, np.ones_like(x)], y, 1e-9)
+    return (under, found[0], found[1]) if found is not None and found[0] else None
 
 
 def ahead_cause(walk: TwoWalks) -> str:
@@ -152,10 +144,9 @@ def ahead_cause(walk: TwoWalks) -> str:
         for slot, held in now.items():
             if slot in (MODEL, second.slot) or any(leaf not in held for leaf in leaves):
                 continue
-            table = np.stack([_joined([held], leaves), g], 1)
-            (part, more), *_ = np.linalg.lstsq(table, w, rcond=None)
-            if part and float(np.abs(table @ (part, more) - w).max()) <= 1e-4 * float(np.abs(w).max(initial=0.0)):
-                share = float(more / part)
+            found = fitted([_joined([held], leaves), g], w, 1e-4)
+            if found is not None and found[0]:
+                share = found[1] / found[0]
                 break
         if share is None:
             return ""
