@@ -65,12 +65,9 @@ def _done(
 ) -> list[Evidence]:
     """Return the files that one step of the resumed run alone wrote, and the containers that it lengthened."""
     both = states[at]
-    files = [
-        Evidence("checkpoint", name, both.step, "left alone", "written", after_resume(at))
-        for name in sorted(
-            (set(other.saved) - set(mark.saved)) & set(names)
-        )  # of a process alone is what has its time
-    ]
+    # a name that the uninterrupted run has nowhere is of a process alone, such as one with a time in it
+    alone = sorted((set(other.saved) - set(mark.saved)) & set(names))
+    files = [Evidence("checkpoint", name, both.step, "left alone", "written", after_resume(at)) for name in alone]
     longer = [
         both.evidence(path, after_resume(at))
         for path in sorted(found[at])
