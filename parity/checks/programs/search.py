@@ -8,8 +8,9 @@ are told that are not narrower ones again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from parity.checks.programs.changes import changes_of
 from parity.checks.programs.edits import OperationChange
 from parity.checks.programs.matching import candidates_of
 from parity.checks.programs.solving import solve_number
-from parity.contract import OperationEdit, TracedProgram
+from parity.contract import OperationArrays, OperationEdit, TracedProgram
 
 __all__ = ["Explanation", "explain"]
 
@@ -203,9 +204,7 @@ class _Search:
                 for group in self._groups(at):
                     if time.process_time() > self.end:
                         return found
-                    value = self._solved(
-                        lambda v, g=group, k=key: {p: OperationEdit(numbers={k: v}) for p in g}, start
-                    )
+                    value = self._solved(partial(_with_number, group, key), start)
                     if value is not None:
                         sides = [f"{one:.10g}" for one in (start, value)]
                         name = f" {key}" if not key.isdigit() else ""
@@ -219,14 +218,14 @@ class _Search:
                 for group in self._groups(at)[:2]:
                     if time.process_time() > self.end:
                         return found
-                    value = self._solved(lambda v, g=group, m=make: {p: _scaled(m, v) for p in g}, start)
+                    value = self._solved(partial(_with_scale, group, make), start)
                     if value is not None and abs(value - start) > 1e-12:
                         shown = f"{topic} {value:.10g}{self._meaning(at, value)} after {self.operations[at].kind}"
                         change = OperationChange(topic, "none", shown.removeprefix(f"{topic} "), 3, OperationEdit())
                         return [self._explanation(change, at)]
         return found
 
-    def _solved(self, edits, start: float) -> float | None:  # type: ignore[no-untyped-def]
+    def _solved(self, edits: Callable[[float], dict[int, OperationEdit]], start: float) -> float | None:
         return solve_number(lambda value: self._run(edits(value)), start, self.wanted, self.limit)
 
     def _meaning(self, at: int, value: float) -> str:
@@ -243,8 +242,18 @@ class _Search:
 _WHOLE = (("factor", 1.0, np.multiply), ("summand", 0.0, np.add), ("power", 1.0, np.power))
 
 
-def _scaled(function, value: float) -> OperationEdit:  # type: ignore[no-untyped-def]
-    def after(outputs, inputs, sources):  # type: ignore[no-untyped-def]
+def _with_number(group: Sequence[int], key: str, value: float) -> dict[int, OperationEdit]:
+    return {place: OperationEdit(numbers={key: value}) for place in group}
+
+
+def _with_scale(group: Sequence[int], function: np.ufunc, value: float) -> dict[int, OperationEdit]:
+    return dict.fromkeys(group, _scaled(function, value))
+
+
+def _scaled(function: np.ufunc, value: float) -> OperationEdit:
+    def after(
+        outputs: OperationArrays, inputs: OperationArrays, sources: Sequence[OperationArrays]
+    ) -> OperationArrays:
         with np.errstate(all="ignore"):
             return (function(outputs[0], value),)
 
