@@ -16,15 +16,19 @@ from tests.support.several import Several
 
 pytestmark = pytest.mark.processes
 
-SMALL = ["model.hidden=[16,8]", "execution.chunk=2", "save.every=8", "validate_every=8", f"save.remote={URL}"]
-ENDLESS = [*SMALL, "mesh.data=2", "steps=1000000"]
+BLOCKS = ["model.hidden=[1024,1024]", "batch=16", "execution.chunk=2", "save.every=8", "validate_every=8"]
+BLOCKS += [f"save.remote={URL}"]
+"""Two blocks, which two processes write."""
+
+LARGE = [*BLOCKS, "mesh.fsdp=2", "steps=8"]
+ENDLESS = [*BLOCKS, "mesh.fsdp=2", "steps=1000000"]
 WITHIN = 1e-12
 """Relative, in float64: the bar of the suite for equal semantics."""
 
 
 def words(side: str, directory: Path, steps: int, *more: str) -> list[str]:
     """Return the command of the same run in one process."""
-    settings = [word for one in [*SMALL, *more] for word in ("--set", one)]
+    settings = [word for one in [*BLOCKS, *more] for word in ("--set", one)]
     given = ["train", "--side", side, "--spec", "mlp-digits", "--precision", "float64", "--dir", str(directory)]
     return [*given, *settings, "--steps", str(steps)]
 
@@ -36,10 +40,6 @@ def losses(directory: Path) -> list[float]:
 
 def is_sent(server: Server, step: int) -> bool:
     return any(f"/checkpoints/{step}/" in key and key.endswith("seal.json") for key in server.objects)
-
-
-LARGE = ["model.hidden=[1024,1024]", "mesh.fsdp=2", "steps=8", "batch=16", *SMALL[1:]]
-"""Of two blocks, which two processes have written."""
 
 
 class WithKeys(Several):
@@ -65,11 +65,8 @@ def puts(server: Server) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("side", ["torch", pytest.param("jax", marks=pytest.mark.soak)])
-def test_each_process_sends_what_it_wrote(side: str, server: Server, tmp_path: Path, capsys: Any) -> None:
-    with WithKeys(tmp_path, "mlp-digits", LARGE, precision="float32", side=side) as several:
-        ends = several.ends()
-    assert [(code, err) for code, _, err in ends] == [(0, ""), (0, "")], ends
+def assert_each_sent_its_own(server: Server, side: str, step: int) -> None:
+    """Each process sent what it wrote and nothing of the other's; the seal of `step` came when all was there."""
     sent = puts(server)
     assert sorted(sent) == ["AKIAPROCESS0", "AKIAPROCESS1"]
     assert not sent["AKIAPROCESS0"] & sent["AKIAPROCESS1"], "nothing is sent twice"
@@ -77,10 +74,23 @@ def test_each_process_sends_what_it_wrote(side: str, server: Server, tmp_path: P
         assert all(any(f"ocdbt.process_{index}/" in key for key in sent[f"AKIAPROCESS{index}"]) for index in (0, 1))
     else:
         assert any("/pieces/state.pt/" in key for key in sent["AKIAPROCESS1"])
-    seals = [request for request in server.requests if request.method == "PUT" and request.key.endswith("seal.json")]
+    put = [
+        request for request in server.requests if request.method == "PUT" and f"/checkpoints/{step}/" in request.key
+    ]
+    assert len(put) == len({request.key for request in put}), "each object of a checkpoint is sent once"
+    seals = [request for request in put if request.key.endswith("seal.json")]
     assert [request.user for request in seals] == ["AKIAPROCESS0"]
-    last = max(n for n, r in enumerate(server.requests) if r.method == "PUT" and r.key in set().union(*sent.values()))
-    assert server.requests.index(seals[0]) > last, "the seal is sent when all is there"
+    last = max(n for n, request in enumerate(put) if request.key in set().union(*sent.values()))
+    assert put.index(seals[0]) > last, "the seal is sent when all is there"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("side", ["torch", "jax"])
+def test_each_process_sends_what_it_wrote(side: str, server: Server, tmp_path: Path, capsys: Any) -> None:
+    with WithKeys(tmp_path, "mlp-digits", LARGE, precision="float32", side=side) as several:
+        ends = several.ends()
+    assert [(code, err) for code, _, err in ends] == [(0, ""), (0, "")], ends
+    assert_each_sent_its_own(server, side, 8)
     assert all_whole()
     capsys.readouterr()
     assert main(["verify", URL]) == 0
@@ -130,20 +140,22 @@ def test_a_rank_that_is_killed_while_it_sends_leaves_no_half_checkpoint(
 
 @pytest.mark.parametrize("side", ["torch", pytest.param("jax", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("killed", [1, pytest.param(0, marks=pytest.mark.soak)])
-def test_a_rank_is_killed_and_one_process_goes_on_from_what_process_0_copied(
+def test_a_rank_is_killed_and_one_process_goes_on_from_what_each_had_sent(
     side: str, killed: int, server: Server, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Several(tmp_path, "mlp-digits", ENDLESS, precision="float64", side=side) as several:
+    with WithKeys(tmp_path, "mlp-digits", ENDLESS, precision="float64", side=side) as several:
         several.wait_for(lambda: is_sent(server, 16))
         several[killed].kill()
         code, _, err = several.end(1 - killed)
         assert code != 0
         assert f"process {killed} of 2" in err
-    files = [request.key for request in server.requests if request.method == "PUT" and "/files/" in request.key]
-    assert len(files) == len(set(files)) > 0, "each file of a checkpoint is sent once"
+    assert_each_sent_its_own(server, side, 8)
+    assert all_whole()
     held = rows()
     now = server.memory.now
     monkeypatch.setattr(server.memory, "now", lambda: now() + 100)  # the lease of what was killed has run out
+    capsys.readouterr()
+    assert main(["verify", URL]) == 0
     capsys.readouterr()
     assert main(words(side, tmp_path / "elsewhere", held[-1] + 8)) == 0
     out = capsys.readouterr().out

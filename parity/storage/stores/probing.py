@@ -7,6 +7,7 @@ that was not seen to fail.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 import uuid
@@ -14,8 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-
-import xxhash
 
 from parity.errors import (
     ParityError,
@@ -292,8 +291,7 @@ def _require_version(store: Objects, what: str, version: Version) -> None:
 
 def _bytes(size: int, seed: int) -> bytes:
     """Return bytes that no two pieces of have in common."""
-    blocks = (xxhash.xxh3_128_digest(f"{seed}-{at}".encode()) for at in range(size // 16 + 1))
-    return b"".join(blocks)[:size]
+    return hashlib.shake_128(b"%d" % seed).digest(size)
 
 
 def _succeeds(act: Callable[[], object]) -> bool:
