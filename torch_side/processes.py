@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,15 +21,27 @@ from parity.errors import SpecError
 from parity.spec import RunSpec
 from torch_side.formats.group import gather_json, scatter_json
 
-__all__ = ["count", "environment", "exchange", "index", "local_index", "needed", "place", "scatter", "start", "stop"]
+__all__ = [
+    "count",
+    "environment",
+    "exchange",
+    "index",
+    "local_index",
+    "needed",
+    "place",
+    "scatter",
+    "start",
+    "started",
+    "stop",
+]
 
 ADDRESS, PORT, COUNT, INDEX = "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"
 LOCAL_INDEX, LOCAL_COUNT = "LOCAL_RANK", "LOCAL_WORLD_SIZE"
-AGENT, RESTARTS = "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"
-"""What torchrun sets: whether it listens at the address itself, and how often it started all processes anew."""
+AGENT = "TORCHELASTIC_USE_AGENT_STORE"
+"""What torchrun sets where it listens at the address itself."""
 
 environment: dict[str, str | None] = dict.fromkeys(
-    (ADDRESS, PORT, COUNT, INDEX, LOCAL_INDEX, LOCAL_COUNT, AGENT, RESTARTS)
+    (ADDRESS, PORT, COUNT, INDEX, LOCAL_INDEX, LOCAL_COUNT, AGENT, "TORCHELASTIC_RESTART_COUNT")
 )
 """Variables of a process that a check starts: it trains alone, even if a launcher gave this one a place."""
 
@@ -49,23 +63,22 @@ def place() -> Place | None:
     Raises:
         SpecError: The environment names only a part of it.
     """
-    found = {name: os.environ.get(name, "") for name in (ADDRESS, PORT, COUNT, INDEX)}
-    if not (found[COUNT] or found[INDEX]):  # clusters set the address for every job
+    found = _named()
+    if found is None or found.count == 1:
         return None
-    for name, value in found.items():
-        if not value:
-            given = ", ".join(f"{k}={v}" for k, v in found.items() if v)
-            raise SpecError(name, f"is not set, but {given} is; several processes need all four, one needs none")
-    number = _number(COUNT, found[COUNT], 1)
-    rank = _number(INDEX, found[INDEX], 0)
-    port = _number(PORT, found[PORT], 1)
-    if rank >= number:
-        raise SpecError(INDEX, f"expected 0 to {number - 1} (of {COUNT}={number}), got {rank}")
-    if number == 1:
-        return None
-    host = found[ADDRESS]
-    address = _published(host, port, rank, number) if os.environ.get(AGENT) == "True" else f"{host}:{port}"
-    return Place(address=address, index=rank, count=number)
+    if os.environ.get(AGENT) != "True":
+        return found
+    return replace(found, address=_published(found))
+
+
+def started() -> int:
+    """Return how many processes the launcher of this one started; 1 where there is none.
+
+    Raises:
+        SpecError: The environment names only a part of this process's place.
+    """
+    found = _named()
+    return 1 if found is None else found.count
 
 
 def needed(spec: RunSpec) -> int:
@@ -157,33 +170,74 @@ def _require_count(spec: RunSpec, processes: int) -> None:
         raise SpecError("mesh.processes", f"{mesh.processes} asked for, {processes} were started")
 
 
-def _agent_store(host: str, port: int) -> dist.Store:
-    """Return the store of torchrun's agent, of the processes that it started at the same time.
+def _named() -> Place | None:
+    """Return the place that the environment names, with the launcher's own address; None if it names none."""
+    found = {name: os.environ.get(name, "") for name in (ADDRESS, PORT, COUNT, INDEX)}
+    if not (found[COUNT] or found[INDEX]):  # clusters set the address for every job
+        return None
+    for name, value in found.items():
+        if not value:
+            given = ", ".join(f"{k}={v}" for k, v in found.items() if v)
+            raise SpecError(name, f"is not set, but {given} is; several processes need all four, one needs none")
+    number = _number(COUNT, found[COUNT], 1)
+    rank = _number(INDEX, found[INDEX], 0)
+    port = _number(PORT, found[PORT], 1)
+    if rank >= number:
+        raise SpecError(INDEX, f"expected 0 to {number - 1} (of {COUNT}={number}), got {rank}")
+    return Place(address=f"{found[ADDRESS]}:{port}", index=rank, count=number)
 
-    The agent keeps its store when it starts processes anew, with the addresses of those that are gone: without a
-    prefix, Gloo would wait for them (torch 2.13).
-    """
-    store = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=STORE_SECONDS))
-    return dist.PrefixStore(f"parity/{os.environ.get(RESTARTS, '0')}", store)
+
+def _agent_store(place: Place) -> dist.Store:
+    """Return the store of torchrun's agent, which it keeps when it starts processes anew."""
+    seconds = timedelta(seconds=STORE_SECONDS)
+    return dist.PrefixStore("parity", dist.TCPStore(place.host, place.port, is_master=False, timeout=seconds))
 
 
 def _store(place: Place) -> dist.Store:
-    """Return the store by which the processes of a run find each other: that of torchrun, or one in process 0."""
-    if os.environ.get(AGENT) == "True":
-        return _agent_store(os.environ[ADDRESS], int(os.environ[PORT]))
+    """Return the store by which the processes of a run find each other: that of torchrun, or one in process 0.
+
+    In the store of an agent stand the addresses of earlier processes too, for which Gloo would wait (torch 2.13); the
+    address of process 0, which no two starts have in common, parts them. How often torchrun started them anew would
+    not: each agent counts by itself, and a change of their number is not counted.
+    """
+    named = _named()
+    if os.environ.get(AGENT) == "True" and named is not None:
+        return dist.PrefixStore(place.address, _agent_store(named))
     first = place.index == 0
     seconds = timedelta(seconds=STORE_SECONDS)
     return dist.TCPStore(place.host, place.port, place.count, first, timeout=seconds, wait_for_workers=False)
 
 
-def _published(host: str, port: int, rank: int, number: int) -> str:
-    """Return the address at which process 0 will listen, which it publishes in the store of torchrun's agent."""
-    store, key = _agent_store(host, port), "address"
-    if rank == 0:
-        alone = os.environ.get(LOCAL_COUNT) == str(number)  # all on this machine: its name need not be known
-        with socket.create_server(("", 0)) as free:
-            store.set(key, f"{host if alone else socket.getfqdn()}:{free.getsockname()[1]}")
-    return bytes(store.get(key)).decode()
+def _published(named: Place) -> str:
+    """Return the address at which process 0 will listen, which it publishes in the store of torchrun's agent.
+
+    The others may find there what a process 0 published that is gone: they take an address at which someone listens.
+
+    Raises:
+        SpecError: Nobody listens at a published address for `STORE_SECONDS`.
+    """
+    store = _agent_store(named)
+    if named.index == 0:
+        alone = os.environ.get(LOCAL_COUNT) == str(named.count)  # all on this machine: its name need not be known
+        host = named.host if alone else socket.getfqdn()
+        while True:
+            with socket.create_server(("", 0)) as free:
+                address = f"{host}:{free.getsockname()[1]}"
+            if store.add(f"taken/{address}", 1) == 1:
+                store.set("address", address)
+                return address
+    until = time.monotonic() + STORE_SECONDS
+    while True:
+        address = bytes(store.get("address")).decode()
+        found = replace(named, address=address)
+        try:
+            socket.create_connection((found.host, found.port), timeout=1.0).close()
+            return address
+        except OSError as error:  # gone, or not listening yet
+            if time.monotonic() > until:
+                problem = f"process 0 of {named.count} does not answer at {address}: {error.strerror or error}"
+                raise SpecError(ADDRESS, problem) from error
+            time.sleep(0.1)
 
 
 def _number(name: str, text: str, least: int) -> int:

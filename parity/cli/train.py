@@ -13,14 +13,14 @@ from typing import Any
 from parity import sides
 from parity.cli.options import add_spec_options, count, deadline, directory_or_url, positive, word_or_step
 from parity.cli.progress import Progress
-from parity.contract import StepRecord, prepare_process, processes_of
+from parity.contract import StepRecord, devices_started, prepare_process, processes_of
 from parity.environment import code_digest
 from parity.errors import SpecError
 from parity.forks import end_with_parent
 from parity.report import print_split
 from parity.results import EXIT_CODES
 from parity.runs import DEADLINE_SECONDS, FaultInjection, Observers, ProcessOptions, RemoteCopy, join, train
-from parity.spec import PRESETS, RunSpec, identity_of, load
+from parity.spec import MESH_AXES, PRESETS, RunSpec, fit_mesh, identity_of, load
 from parity.storage.stores import StoreUrl, cache_of
 from parity.trackers import TRACKERS, Trackers
 from parity.trackers import load as load_trackers
@@ -77,6 +77,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="log to RUN/tensorboard or RUN/wandb too; repeatable (extras of the same names)",
     )
     parser.add_argument(
+        "--fit-mesh",
+        choices=MESH_AXES,
+        metavar="AXIS",
+        help=f"give this axis of the mesh ({', '.join(MESH_AXES)}) as many devices as were started, so that a run "
+        "goes on when torchrun --nnodes MIN:MAX starts fewer or more",
+    )
+    parser.add_argument(
         "--explain-sharding",
         action="store_true",
         help="print along which axes of the mesh each leaf is split, and its bytes per device; nothing is trained",
@@ -108,6 +115,8 @@ def _run(options: argparse.Namespace) -> int:
     spec = load(options.spec, options.precision, [*options.set, *epochs], batches_per_epoch)
     if options.steps:
         spec = replace(spec, steps=options.steps)
+    if options.fit_mesh:
+        spec = _fitted(side, options, spec)
     if options.json and not options.explain_sharding:
         raise SpecError("--json", "is of --explain-sharding; records of a run are in RUN/steps.jsonl")
     if options.explain_sharding:
@@ -139,6 +148,15 @@ def _run(options: argparse.Namespace) -> int:
     if outcome.failures:
         return EXIT_CODES["crashed"]
     return 0 if outcome.signal is None else 128 + outcome.signal
+
+
+def _fitted(side: Any, options: argparse.Namespace, spec: RunSpec) -> RunSpec:
+    """Return the run on a mesh of as many devices as were started."""
+    devices = devices_started(side)
+    if devices is None:
+        problem = f"the side {options.side!r} does not say how many devices it is started with; use --set mesh"
+        raise SpecError("--fit-mesh", f"{problem}.{options.fit_mesh}=N")
+    return replace(spec, mesh=fit_mesh(spec.mesh, options.fit_mesh, devices))
 
 
 def _explain(side: Any, options: argparse.Namespace, spec: RunSpec) -> int:

@@ -29,6 +29,7 @@ __all__ = [
     "Processes",
     "Side",
     "child_environment",
+    "devices_started",
     "drafts_of",
     "prepare_process",
     "processes_needed",
@@ -56,7 +57,8 @@ class Side(Protocol):
 class Processes(Protocol):
     """What a side that trains in several processes has as `processes`; one that has none trains in one.
 
-    A side whose processes cannot have any number of devices has `needed(described)` too: how many a run needs.
+    A side whose processes cannot have any number of devices has `needed(described)` too: how many a run needs; and
+    `started()`, how many devices the processes that were started bring together, where that can be said before.
     """
 
     def place(self) -> Place | None:
@@ -88,6 +90,16 @@ def processes_needed(side: Side, described: Any) -> int:
     """Return how many processes a side needs for a run; 1 where it does not say."""
     found: Callable[[Any], int] = getattr(processes_of(side), "needed", lambda described: 1)
     return found(described)
+
+
+def devices_started(side: Side) -> int | None:
+    """Return how many devices the processes that a launcher started bring; None where a side does not say.
+
+    Raises:
+        SpecError: The environment names the place of this process only in part.
+    """
+    found: Callable[[], int] | None = getattr(processes_of(side), "started", None)
+    return None if found is None else found()
 
 
 def drafts_of(side: Side) -> Sequence[str]:

@@ -3,7 +3,7 @@
 Knows how a run is described, not how it is trained.
 """
 
-from parity.spec.mesh import AXES, MESH_AXES, MeshSpec, split_axes
+from parity.spec.mesh import AXES, MESH_AXES, MeshSpec, fit_mesh, split_axes
 from parity.spec.models import CnnSpec, GptSpec, LinearSpec, MlpSpec, ModelBase, ModelSpec
 from parity.spec.optimizer import LATER, OPTIMIZER_SPECS, AdamSpec, GroupSpec, OptimizerSpec, SgdSpec
 from parity.spec.presets import PRESETS, preset
@@ -53,6 +53,7 @@ __all__ = [
     "ScheduleSpec",
     "SgdSpec",
     "differences",
+    "fit_mesh",
     "flatten",
     "from_dict",
     "from_toml",

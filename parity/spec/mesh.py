@@ -16,7 +16,7 @@ from parity.spec.models import ModelSpec
 from parity.spec.optimizer import LATER
 from parity.spec.values import INT32, require, require_numbers, require_positive
 
-__all__ = ["AXES", "MESH_AXES", "MeshSpec", "require_mesh", "split_axes"]
+__all__ = ["AXES", "MESH_AXES", "MeshSpec", "fit_mesh", "require_mesh", "split_axes"]
 
 MESH_AXES = ("data", "fsdp", "model")
 """Axes of the mesh, the slowest first: devices of one `model` group are neighbours."""
@@ -111,6 +111,29 @@ class _Divided(NamedTuple):
 
     size: int
     what: str
+
+
+def fit_mesh(mesh: MeshSpec, axis: str, devices: int) -> MeshSpec:
+    """Return a mesh of so many devices, of which one axis takes what the others leave.
+
+    Args:
+        mesh: The mesh; its size along `axis` does not count.
+        axis: One of `MESH_AXES`.
+        devices: Devices that there are; where the mesh names processes, each is taken to bring one.
+
+    Raises:
+        SpecError: The other axes do not divide the devices.
+
+    Example:
+        >>> fit_mesh(MeshSpec(data=8, model=2), "data", 6).data
+        3
+    """
+    others = [name for name in MESH_AXES if name != axis]
+    size, left = divmod(devices, math.prod(getattr(mesh, name) for name in others))
+    if left or not size:
+        problem = f"{devices} devices over {mesh._product(others)} along {' and '.join(others)} leaves {left}"
+        raise SpecError(f"mesh.{axis}", f"{problem}; start a multiple")
+    return replace(mesh, **{axis: size, "processes": devices if mesh.processes > 1 else 1})
 
 
 def require_mesh(mesh: MeshSpec, model: ModelSpec, batch: int, accumulation: int) -> None:

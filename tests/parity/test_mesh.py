@@ -1,12 +1,16 @@
 """The mesh of a run: what it divides, what is refused with which arithmetic, and the table of logical axes."""
 
+import json
 import math
+import re
 
 import pytest
 
 from parity import sides
+from parity.cli import main
 from parity.errors import SpecError
-from parity.spec import AXES, MESH_AXES, MeshSpec, identity_of, load, override, preset, split_axes, to_toml
+from parity.runs.launching import variables
+from parity.spec import AXES, MESH_AXES, MeshSpec, fit_mesh, identity_of, load, override, preset, split_axes, to_toml
 from parity.twins import Layout, table
 
 WHOLE = {"classes", "outputs", "context", "image", "height", "width"}
@@ -128,3 +132,25 @@ def test_torch_refuses_what_it_cannot_split_along(axis):
         SpecError, match=rf"mesh\.{axis}: 2 devices asked for; .* start 2: parity launch --processes 2"
     ):
         sides.load("torch").build(spec)
+
+
+def test_one_axis_takes_the_devices_that_were_started():
+    assert fit_mesh(MeshSpec(data=8), "data", 3) == MeshSpec(data=3)
+    assert fit_mesh(MeshSpec(data=2, fsdp=4, processes=8), "fsdp", 6) == MeshSpec(data=2, fsdp=3, processes=6)
+    assert fit_mesh(MeshSpec(fsdp=4), "fsdp", 1) == MeshSpec()
+    for devices, left in [(3, 1), (1, 1)]:
+        said = f"mesh.data: {devices} devices over 2 along fsdp and model leaves {left}; start a multiple"
+        with pytest.raises(SpecError, match=re.escape(said)):
+            fit_mesh(MeshSpec(model=2), "data", devices)
+
+
+def test_a_run_takes_the_mesh_of_what_was_started_and_a_side_that_cannot_say_is_refused(
+    capsys, tmp_path, monkeypatch
+):
+    words = ["train", "--spec", "mlp-digits", "--dir", str(tmp_path / "run"), "--explain-sharding"]
+    for name, value in variables(1, 4, 4321).items():
+        monkeypatch.setenv(name, value)
+    assert main([*words, "--side", "torch", "--fit-mesh", "fsdp", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mesh"] == {"data": 1, "fsdp": 4, "model": 1}
+    assert main([*words, "--side", "jax", "--fit-mesh", "data"]) == 2
+    assert "--fit-mesh: the side 'jax' does not say how many devices it is started with" in capsys.readouterr().err

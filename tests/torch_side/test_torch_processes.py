@@ -2,6 +2,8 @@
 
 import math
 import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 import torch_side
 from parity import threefry
-from parity.contract import Place, child_environment
+from parity.contract import Place, child_environment, devices_started
 from parity.errors import SpecError
 from parity.runs.launching import variables
 from parity.spec import DropoutSpec, MeshSpec, load
@@ -70,6 +72,42 @@ def test_a_place_that_is_named_in_part_is_refused(values, said, monkeypatch):
     set_variables(monkeypatch, *values)
     with pytest.raises(SpecError, match=said):
         processes.place()
+
+
+def test_how_many_were_started_is_said_before_the_place_is_published(monkeypatch):
+    for values, expected in [((None,) * 4, 1), (("host", "1", "1", "0"), 1), (("host", "1", "3", "2"), 3)]:
+        set_variables(monkeypatch, *values)
+        assert devices_started(torch_side) == expected
+    set_variables(monkeypatch, "host", "1", "3", None)
+    with pytest.raises(SpecError, match=r"RANK: is not set"):
+        devices_started(torch_side)
+
+
+def test_an_address_of_a_process_0_that_is_gone_is_not_taken(monkeypatch):
+    """The store of torchrun's agent keeps what was published before a start, also by a process of another number."""
+    agent = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    with socket.create_server(("localhost", 0)) as gone:
+        stale = f"localhost:{gone.getsockname()[1]}"
+    agent.set("parity/address", stale)
+    set_variables(monkeypatch, "localhost", str(agent.port), "2", "1")
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    with ThreadPoolExecutor(1) as pool, socket.create_server(("localhost", 0)) as listening:
+        found = pool.submit(processes.place)
+        with pytest.raises(TimeoutError):
+            found.result(0.5)
+        address = f"localhost:{listening.getsockname()[1]}"
+        agent.set("parity/address", address)
+        assert found.result(30) == Place(address=address, index=1, count=2)
+        monkeypatch.setattr(processes, "STORE_SECONDS", 1)
+        agent.set("parity/address", stale)
+        with pytest.raises(SpecError, match=f"process 0 of 2 does not answer at {stale}: "):
+            processes.place()
+    set_variables(monkeypatch, "localhost", str(agent.port), "2", "0")
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    published = processes.place()
+    assert published is not None
+    assert published.address not in (stale, address)
+    assert agent.get("parity/address").decode() == published.address
 
 
 def test_a_launched_process_finds_its_place_and_one_of_a_check_none(monkeypatch):
