@@ -15,6 +15,7 @@ from parity.checks.judging.counting import (
     shows_another_step,
     without_leftovers,
 )
+from parity.checks.judging.equal_again import is_cleared_next, is_without_effect
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.lengths import is_a_length
 from parity.checks.judging.ordering import DATA, find_replaced, identifiers, is_taken
@@ -137,6 +138,10 @@ class Differences:
         """Return whether what differs at the resume is equal again one step later."""
         return path not in self._lasting
 
+    def is_without_effect(self, path: str) -> bool:
+        """Return whether what differs at the resume is equal again before any other path came to differ."""
+        return is_without_effect(path, self.found[: self.first_later], self.uninterrupted)
+
     def causes(self) -> list[Evidence]:
         """Return what else differs at the resume and can be what the later differences follow from.
 
@@ -219,9 +224,15 @@ class Differences:
         return [p for p in arrays if left.leaves[p].component in DATA] or [p for p in arrays if left.is_dead(p)][:1]
 
     def _gradients_lost(self) -> bool:
-        """Return whether gradients differ later although batch and loss are equal: a sum was cut off."""
+        """Return whether gradients differ later although batch and loss are equal: a sum was cut off.
+
+        So it was where the uninterrupted run holds gradients at the resume, and clears them in the step after it: one
+        that only begins by clearing them holds some at every mark.
+        """
         if self.first_later >= len(self.states):
             return False
+        if any(is_cleared_next(p, self.states) for p in self.found[0]):
+            return True
         both = self.states[self.first_later]
         components = {both.leaf(p).component for p in self.found[self.first_later]}
         return "gradients" in components and not components & {"loss", *DATA}

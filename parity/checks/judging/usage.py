@@ -17,15 +17,13 @@ from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import by_function, first_line, names_in, source_tree
 from parity.checks.judging.tables import is_table
-from parity.checks.running import SAVES, called_name, nested_locals
+from parity.checks.running import INSIDE, SAVES, called_name, nested_locals
 
 __all__ = ["INSIDE", "VARIABLE", "Use", "is_saved"]
 
 
 VARIABLE = "$"
 """Before a name: it is that of a variable alone."""
-INSIDE = "."
-"""Before a name: it is that of an attribute or a key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +71,11 @@ class Use:
     def uses(self, name: str) -> bool:
         """Return whether code takes what a container of this name holds, beside changing it: orders suspects."""
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _using(file))
+
+    def feeds_itself(self, name: str) -> bool:
+        """Return whether code takes a name for its own next value alone, as the last rows used: orders suspects."""
+        found = [one for file in self.files for line, *one in _feeding(file) if self.ran(file, line)]
+        return any(name in own for own, _ in found) and not any(name in others for _, others in found)
 
     def fills(self, name: str) -> bool:
         """Return whether a table or a mask of this name is filled on demand: orders suspects."""
@@ -249,6 +252,35 @@ def _using(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
                 if id(node) not in changed:
                     found.setdefault(line, set()).add(name)
     return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+@functools.lru_cache(maxsize=64)
+def _feeding(file: str) -> tuple[tuple[int, frozenset[str], frozenset[str]], ...]:
+    """Return for each function, by its first line, the names taken for their own next value, and those for more."""
+    tree = source_tree(file)
+    own: dict[int, set[str]] = {}
+    others: dict[int, set[str]] = {}
+    inside: set[int] = set()
+    for node, line in by_function(tree):
+        if isinstance(node, ast.Call) and is_message(node, tree):
+            inside.update(map(id, ast.walk(node)))
+        targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", [])
+        if isinstance(node, ast.Assign | ast.AugAssign) and len(targets) == 1:
+            (name,) = _last_name(targets[0]) or ("",)
+            taken = [one for one in ast.walk(node.value) if name and name in _taken_name(one)]
+            calls = any(isinstance(one, ast.Call) for one in ast.walk(node.value))
+            if name and not calls and (taken or isinstance(node, ast.AugAssign)):
+                own.setdefault(line, set()).add(name)
+                inside.update(map(id, taken))
+    for node, line in by_function(tree):
+        if id(node) not in inside:
+            others.setdefault(line, set()).update(_taken_name(node))
+    return tuple((at, frozenset(own.get(at, ())), frozenset(others.get(at, ()))) for at in {*own, *others})
+
+
+def _taken_name(node: ast.AST) -> list[str]:
+    """Return the variable, attribute or key that an expression takes."""
+    return _last_name(node) if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", None), ast.Load) else []
 
 
 @functools.lru_cache(maxsize=64)

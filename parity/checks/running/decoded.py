@@ -56,7 +56,8 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         folder: Folder of a run.
         readers: Asked in turn for every directory and file; the first that returns something is believed, and one
             that raises is passed over.
-        logs: Files that grow while a run goes: of lines that such a one holds twice the last one counts.
+        logs: Files that grow while a run goes: they are read line by line, and of lines that such a one holds twice
+            the last one counts.
     """
     shown = hidden(folder)
     walk = Walk(shown)
@@ -82,7 +83,7 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         if is_curve(_head(path)):
             curves.setdefault(f"{name.rpartition('/')[0]}/{CURVES}".lstrip("/"), []).append(path)
             continue
-        found = _first((*readers, _read_plain), path)
+        found = _first((_read_grown, *readers, _read_plain) if name in logs else (*readers, _read_plain), path)
         if isinstance(found, _Text):
             lines |= {
                 f"{name}: {key}": leaf for key, leaf in line_leaves(found.text, shown, log=name in logs).items()
@@ -169,6 +170,22 @@ def _read_plain(path: Path) -> Any:
     return _decoded(path.read_bytes())
 
 
+def _read_grown(path: Path) -> Any:
+    """Return what a file holds that grows by lines or records: one alone is no document of its own."""
+    if path.stat().st_size > MOST_BYTES:
+        return None
+    data = path.read_bytes()
+    try:
+        if "\0" not in (text := data.decode("utf-8")):
+            return _Text(text)
+    except UnicodeDecodeError:
+        pass
+    found = _decoded(data)
+    several = len(pieces_of_pickles(data)) > 1 if data[:1] == b"\x80" else isinstance(found, list)
+    is_one = data[:6] == b"\x93NUMPY" or (data[:1] == b"\x80" and found is not None)
+    return [found] if is_one and not several else found
+
+
 def _decoded(data: bytes) -> Any:
     """Return what bytes are, by how they begin; None where that is not known."""
     if data[:6] == b"\x93NUMPY":
@@ -182,7 +199,8 @@ def _decoded(data: bytes) -> Any:
         return dict(_members(data))
     if data[:2] == b"\x1f\x8b":  # whose header has the time
         inside = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES)
-        return _or_bytes(inside)
+        found = _decoded(inside)
+        return inside if found is None else found
     if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"):
         return _inflated(data)
     if data[:1] == b"\x80" and data[-1:] == b".":
