@@ -88,7 +88,7 @@ class TakenValues:
                 lost.append(asked.evidence)
             else:  # an element is taken by its place, which no name tells: `optimizers[phase]`
                 taken_by = [one for one in asked.holders if not one.endswith("]")] if asked.holders else [path]
-                names[asked] = [_access_of(one) for one in taken_by]
+                names[asked] = [_access_of(one, use) for one in taken_by]
         accesses = self._accesses(frozenset(name for found in names.values() for name in found), len(marks))
         for asked, found in names.items():
             steps, ever = (asked.first, asked.last), not asked.holders
@@ -119,7 +119,7 @@ class TakenValues:
         others = [e for e in here if e not in doubtful]
         if len(here) < 2 or not doubtful or broken[0] not in doubtful:
             return broken
-        by = {e: _access_of(e.path.removesuffix(".len")) for e in doubtful}
+        by = {e: _access_of(e.path.removesuffix(".len"), use) for e in doubtful}
         accesses = self._accesses(frozenset(by.values()), marks)
         unread = [e for e in doubtful if is_unread(by[e], accesses, at + 1, at + 1, written=True, ever=False)]
         if not others and len(unread) == len(doubtful):
@@ -202,13 +202,13 @@ class TakenValues:
             return self._loads
 
 
-def _access_of(path: str) -> str:
-    """Return by what accesses to a value are known: its last name, of an attribute or a key where it is in something.
+def _access_of(path: str, use: Use) -> str:
+    """Return by what accesses to a value are known: its last name, of an attribute or a key where code sets such one.
 
-    A variable of an outer frame may be one of a closure in an inner one.
+    A variable of a closure has its path inside of the function, and is set by its name alone.
     """
     name = (identifiers(path) or [path])[-1]
-    return name if OUTER.sub("", path) == name else INSIDE + name
+    return name if OUTER.sub("", path) == name or not use.sets(name) else INSIDE + name
 
 
 def _name(e: Evidence) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 __all__ = ["INSIDE", "Access", "Decision", "DecisionSite", "DecisionWatch", "LoadWatch", "is_unread"]
 
 INSIDE = "."
-"""Before a name: it is that of an attribute, a key or a variable of a closure, and no local variable's."""
+"""Before a name: it is that of an attribute or a key, and no variable's."""
 
 AccessKind = Literal["load", "store"]
 Access = tuple[str, int, AccessKind]
@@ -33,7 +33,7 @@ class LoadWatch:
     """Notes the first access to each of some names after every mark.
 
     Args:
-        names: Identifiers: the last one of a path each; after `INSIDE` local variables of that name do not count.
+        names: Identifiers: the last one of a path each; after `INSIDE` variables of that name do not count.
         count: Returns how many marks there were.
         found: Takes the accesses.
         is_users: Returns whether a file is the trainer's.
@@ -100,7 +100,8 @@ def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[
             if not isinstance(value, str):
                 continue
             # a parameter may have the name of the attribute that it is put into: `self.epoch = epoch`
-            known = (value,) if "_FAST" in one.opname else (value, INSIDE + value)
+            inside = any(word in one.opname for word in ("ATTR", "METHOD", "CONST"))
+            known = (value, INSIDE + value) if inside else (value,)
             written = kind == "STORE" or (one.opname == "LOAD_CONST" and following == "STORE_SUBSCR")
             for name in names.intersection(known):
                 found.setdefault(one.offset, []).append((name, "store" if written else "load"))
