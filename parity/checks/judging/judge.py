@@ -15,6 +15,7 @@ from dataclasses import replace
 from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
+from parity.checks.judging.equal_again import is_cleared_next
 from parity.checks.judging.evidence import (
     LATER,
     Asked,
@@ -201,7 +202,9 @@ def _judge_states(
         # So does a generator that each step seeds before it draws.
         modes = [e for e in lost if _is_set_by_steps(e, states[0]) and seen.is_fleeting(e.path)]
         lost = [e for e in lost if e not in modes]
-        causes = causes if lost or causes else seen.histories()
+        # gradients that are not there may be those that the next step clears before it makes its own
+        if not lost and not any(e.component != "gradients" or is_cleared_next(e.path, states) for e in causes):
+            causes = [*seen.histories(), *causes]
         if not lost:
             told = any(is_taken(e, uninterrupted) for e in causes)
             less = shortened(states[0], seen.found[0], uninterrupted, records=not told)
@@ -273,7 +276,15 @@ def _without_effect_last(found: list[Evidence], seen: Differences) -> list[Evide
     """Return suspects with those last that were equal again before anything else came to differ, or feed nothing."""
     use = seen.uninterrupted.use
     idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
+    idle += [e for e in found if _is_of_a_skipped_iterator(e.path, seen.states[0]) and e not in idle]
     return [e for e in found if e not in idle] + idle
+
+
+def _is_of_a_skipped_iterator(path: str, both: TwoStates) -> bool:
+    """Return whether a list under an iterator differs that has as many elements left: `iter(batches[offset:])`."""
+    left = f"{path.removesuffix('.of')}.left"
+    one, other = both.left.leaves.get(left), both.right.leaves.get(left)
+    return path.endswith(".of") and one is not None and one.same(other)
 
 
 def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bool:

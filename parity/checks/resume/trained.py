@@ -52,6 +52,8 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
     if whole:
         known, least = [p for p in there if _is_whole(p, last.leaves)], MOVES
     pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
+    again = sum(any(p in a and p in b and not b[p].same(a[p]) for a, b in pairs) for p in known)
+    least = MOVES if again >= TABLE else least
     if sum(any(p in b and not b[p].same(a.get(p)) for p in known) for a, b in pairs) < least:
         return 0, [], False
     some = ", ".join(sorted(known)[:3])
@@ -66,9 +68,11 @@ def _new_keys(first: PathLeaves, last: PathLeaves) -> list[str]:
     """
     found = []
     for path in last.keys() - first.keys():
-        at = max(path.rfind("."), path.rfind("["))
-        if at > 0 and f"{path[:at]}.len" in first and not path[at:].strip("[]").isdigit():
-            found.append(path)
+        for at in [at for at, letter in enumerate(path) if letter in ".["]:  # of tables in tables the outermost
+            if at > 0 and f"{path[:at]}.len" in first:
+                key = re.split(r"[.\[\]]", path[at + 1 :])[0]
+                found += [] if key.isdigit() else [path]
+                break
     return found
 
 
@@ -82,6 +86,10 @@ def _is_whole(path: str, leaves: PathLeaves) -> bool:
         return leaf.kind.startswith(("int", "uint", "bool"))
     return leaf.role == "scalar" and leaf.kind == "int" and f"{holder}.len" in leaves
 
+
+TABLE = 8
+"""Fewest numbers that change again, once they are there, of a table that is trained where its guess was wrong alone:
+what is recorded under a key stays as it is."""
 
 DIGITS = 6
 """Fewest digits of a number that is known again by them: 0.5 and 1.0 are in many files."""
