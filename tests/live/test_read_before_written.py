@@ -50,6 +50,64 @@ def test_a_parameter_is_not_the_attribute_of_its_name() -> None:
     assert first(check(trainer(given, counts, made=makes_a_schedule))) == "state.own_schedule.seen"
 
 
+def damp(count: int, worst: float) -> float:
+    return (0.3 if count < 14 else 0.1) / max(1.0, worst)
+
+
+def prints_its_figures(folder: Path, steps: int) -> Iterator[int]:
+    w, number, path, count, figures = np.ones(2), 0, folder / "state.pkl", 0, {"count": 0, "worst": 0.0}
+    if path.exists():
+        w, number = pickle.loads(path.read_bytes())
+    while number < steps:
+        yield number
+        error = w - math.sin(number)
+        w, number, count = w - damp(number, float(abs(error).max())) * error, number + 1, count + 1
+        figures["count"] += 1
+        figures["worst"] = max(figures["worst"], float(abs(error).max()))
+        print(count, figures)
+        if number % 4 == 0:
+            path.write_bytes(pickle.dumps((w, number)))
+
+
+def test_a_parameter_is_not_the_variable_or_the_key_of_its_name() -> None:
+    found = check(prints_its_figures)
+    assert found.verdict == "holds", found
+    assert {"count", "figures.count"} & {one.path for one in found.bookkeeping}
+
+
+class Strikes:
+    """Counts that a helper decides by, as a parameter of the same name."""
+
+    def __init__(self) -> None:
+        self.strikes, self.own_report = 0, 0
+
+    def rate(self) -> float:
+        return least(self.strikes)
+
+    def is_well(self) -> bool:
+        return self.own_report < 5
+
+
+def least(strikes: int) -> float:
+    return 0.3 if strikes < 60 else 0.01
+
+
+def strikes(state: State, number: int) -> None:
+    state.own_strikes.strikes += 1
+    state.own_strikes.own_report += 1
+    print("well" if state.own_strikes.is_well() else "look at the data")
+    descend(state, number, state.own_strikes.rate())
+
+
+def test_what_is_handed_to_a_parameter_counts_and_what_a_report_says_does_not() -> None:
+    def made(state: State) -> None:
+        state.own_strikes = Strikes()
+
+    found = check(trainer(weights(own_strikes=None), strikes, made=made))
+    assert first(found) == "state.own_strikes.strikes"
+    assert not [one for one in found.suspects if "report" in one.path]
+
+
 def flushes(state: State, number: int) -> None:
     state.delta = state.delta - 0.2 * (state.w + state.delta - math.sin(number))
     if number % 6 == 5:
@@ -75,11 +133,36 @@ def normalises(state: State, number: int) -> None:
     state.w = state.w - 0.3 * (state.w - state.own_x)
 
 
+def takes_all_norms(state: State, number: int) -> None:
+    error = state.w - math.sin(number)
+    state.norms.append(float(abs(error).max()))
+    state.own_figures = [*state.own_figures, str(number)][-3:]
+    state.w = state.w - min(0.3, 0.1 * float(np.percentile(state.norms, 30))) * error
+
+
+def reads_by_a_text(folder: Path, steps: int) -> Iterator[int]:
+    w, gain, number, path = np.ones(2), 0.1, 0, folder / "state.pkl"
+    if path.exists():
+        w, number, _ = pickle.loads(path.read_bytes())
+    while number < steps:
+        yield number
+        rate = eval("min(0.5, gain)")
+        gain = rate + 0.01
+        w, number = w - rate * (w - math.sin(number)), number + 1
+        if number % 4 == 0:
+            path.write_bytes(pickle.dumps((w, number, gain)))
+
+
+def test_what_only_a_text_names_is_read() -> None:
+    assert first(check(reads_by_a_text)) == "gain"
+
+
 ORDERS: tuple[tuple[Callable[[State, int], None], dict[str, Any], str], ...] = (
     (flushes, {"delta": np.zeros(2)}, "delta"),
     (keeps_figures, {"own_figures": {}, "last": 0, "gain": 1.0}, "last"),
     (seeds_each_step, {"at": 0}, "at"),
     (normalises, {"count": 1, "own_x": np.zeros(2)}, "count"),
+    (takes_all_norms, {"norms": [], "own_figures": []}, "norms"),
 )
 
 

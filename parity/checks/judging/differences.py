@@ -15,7 +15,7 @@ from parity.checks.judging.counting import (
     shows_another_step,
     without_leftovers,
 )
-from parity.checks.judging.equal_again import is_cleared_next, is_without_effect
+from parity.checks.judging.equal_again import is_cleared_next, is_kept_loss, is_without_effect
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.lengths import is_a_length
 from parity.checks.judging.ordering import DATA, find_replaced, identifiers, is_taken
@@ -159,6 +159,8 @@ class Differences:
     def _causes(self) -> list[Evidence]:
         both = self.states[0]
         soft = [p for p in self.found[0] if p not in self.hard[0] and may_be_the_cause(p, both, self.uninterrupted)]
+        equal = [p for p in self.found[0] if p not in {*self.hard[0], *soft} and p in self.uninterrupted.changing]
+        soft += [p for p in equal if is_kept_loss(p, both, self.found[1 : self.first_later])]
         passing = [p for p in self.found[0] if p not in self.hard[0] and p not in soft and self._is_passing(p)]
         soft, changing = soft + passing, {*self.uninterrupted.changing, *passing}
         others = [
@@ -243,6 +245,7 @@ class Differences:
             return []
         both = self.states[self.first_later]
         follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.uninterrupted)]
+        follow = [p for p in follow if not both.is_other_name(p)]
         inside = [p for p in follow if both.leaf(p).role == "position"]
         follow = follow if inside == follow else [p for p in follow if p not in inside]
         batch = set(self._batches(self.first_later))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from parity.checks.judging.evidence import TwoStates, Uninterrupted
 
-__all__ = ["is_cleared_next", "is_without_effect"]
+__all__ = ["is_cleared_next", "is_kept_loss", "is_without_effect"]
 
 
 def is_without_effect(path: str, found: Sequence[Sequence[str]], uninterrupted: Uninterrupted) -> bool:
@@ -27,6 +27,20 @@ def is_without_effect(path: str, found: Sequence[Sequence[str]], uninterrupted: 
         if not here.intersection(differ):
             return True
     return False
+
+
+def is_kept_loss(path: str, both: TwoStates, equal: Sequence[Sequence[str]]) -> bool:
+    """Return whether a loss still differs after steps that were equal: a mean of several, none of one step.
+
+    Args:
+        path: A path that differs at the resume.
+        both: What the uninterrupted run and the resumed one hold there.
+        equal: Paths that differ at each later mark before the first that shows another training.
+    """
+    leaf = both.left.leaves.get(path)
+    if leaf is None or leaf.component != "loss" or leaf.role not in ("scalar", "array"):
+        return False
+    return bool(equal) and all(path in differ for differ in equal)
 
 
 def is_cleared_next(path: str, states: Sequence[TwoStates]) -> bool:

@@ -203,7 +203,7 @@ def _judge_states(
         modes = [e for e in lost if _is_set_by_steps(e, states[0]) and seen.is_fleeting(e.path)]
         lost = [e for e in lost if e not in modes]
         # gradients that are not there may be those that the next step clears before it makes its own
-        if not lost and not any(e.component != "gradients" or is_cleared_next(e.path, states) for e in causes):
+        if not lost and not any(_tells(e, seen) for e in causes):
             causes = [*seen.histories(), *causes]
         if not lost:
             told = any(is_taken(e, uninterrupted) for e in causes)
@@ -267,6 +267,16 @@ def _judge_states(
             out.first = (at, 0)
 
 
+def _tells(e: Evidence, seen: Differences) -> bool:
+    """Return whether something may be a cause by what is known of it: else a list that a step reads comes first."""
+    if e.component == "gradients":
+        return is_cleared_next(e.path, seen.states)
+    use, leaf = seen.uninterrupted.use, seen.states[0].leaf(e.path)
+    if leaf.role != "scalar" or e.component != e.path:
+        return True
+    return is_taken(e, seen.uninterrupted) and not any(map(use.feeds_itself, holders_of(e.path)))
+
+
 def _is_set_by_steps(e: Evidence, both: TwoStates) -> bool:
     """Return whether something is of a kind that many loops set where a step begins: a mode, a generator."""
     return e.component == "model.mode" or both.leaf(e.path).role == "stream"
@@ -276,8 +286,22 @@ def _without_effect_last(found: list[Evidence], seen: Differences) -> list[Evide
     """Return suspects with those last that were equal again before anything else came to differ, or feed nothing."""
     use = seen.uninterrupted.use
     idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
-    idle += [e for e in found if _is_of_a_skipped_iterator(e.path, seen.states[0]) and e not in idle]
+    both = seen.states[0]
+    ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
+    idle += [e for e in ahead if e not in idle]
     return [e for e in found if e not in idle] + idle
+
+
+def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
+    """Return whether a variable of a generator is not there yet, which another one of it is: it has not begun."""
+    leaf, right = both.left.leaves.get(path), both.right.leaves
+    owners = tuple(path[: at + 1] for at, letter in enumerate(path) if letter == "." and at)
+    if leaf is None or leaf.role != "position" or not owners:
+        return False
+    if path not in right:
+        return any(p.startswith(owners) and one.role == "position" for p, one in right.items())
+    loops = f"{owners[-1]}for["  # what it iterates over is on its stack as soon as it has begun
+    return any(p.startswith(loops) for p in both.left.leaves) and not any(p.startswith(loops) for p in right)
 
 
 def _is_of_a_skipped_iterator(path: str, both: TwoStates) -> bool:

@@ -17,7 +17,7 @@ from parity.capture import Leaf, PathLeaves
 
 __all__ = ["has_bytes_twice", "lists_with_a_stretch_twice"]
 
-_Elements = dict[int, dict[str, str]]
+_Records = dict[int, dict[str, str]]
 """Number of an element to what is in it: path below the element to value."""
 
 
@@ -38,16 +38,16 @@ def lists_with_a_stretch_twice(expected: PathLeaves, got: PathLeaves, names: Col
     return found
 
 
-def _is_twice(elements: _Elements, others: _Elements, more: int) -> bool:
+def _is_twice(elements: _Records, others: _Records, more: int) -> bool:
     if set(elements) != set(range(len(elements))) or set(others) != set(range(len(others))):
         return False
     same = next((n for n in elements if elements[n] != others[n]), len(elements))
     return same >= more and all(others[n] == elements[n - more] for n in range(same, len(others)))
 
 
-def _lists(leaves: Mapping[str, Leaf], names: Collection[str]) -> dict[str, _Elements]:
+def _lists(leaves: Mapping[str, Leaf], names: Collection[str]) -> dict[str, _Records]:
     """Return the outermost numbered elements in some files."""
-    found: dict[str, _Elements] = defaultdict(lambda: defaultdict(dict))
+    found: dict[str, _Records] = defaultdict(lambda: defaultdict(dict))
     for path, leaf in leaves.items():
         if path.partition(":")[0] in names and (at := _ELEMENT.search(path)) is not None:
             found[path[: at.start()]][int(at[1])][path[at.end() :]] = leaf.digest

@@ -130,7 +130,7 @@ class TakenValues:
         """Return those whose values conditions take, measured in a run that nothing stops."""
         sites = sites_of(use, {_name(e) for e in doubtful})
         decisions = self._decisions_at(sites, measured_alone=False)
-        return {e for e in doubtful if is_decided(e.path, decisions, marks)}
+        return {e for e in doubtful if is_decided(e.path, decisions, marks, use)}
 
     def _weighed(
         self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use, alike: Callable[[Trace], bool]
@@ -144,7 +144,7 @@ class TakenValues:
         decisions = self._decisions_at(frozenset().union(*sites.values()), measured_alone=True)
         turns: dict[Evidence, frozenset[Turn]] = {}
         for e in doubtful:
-            taken = {d.site for d in decisions if is_decided(e.path, [d], marks)}
+            taken = {d.site for d in decisions if is_decided(e.path, [d], marks, use)}
             if found := frozenset(turn for turn, at in sites.items() if at & taken):
                 turns[e] = found
         matter = self._those_that_matter(sorted(set(turns.values()), key=sorted), alike)

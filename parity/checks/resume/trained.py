@@ -12,10 +12,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from parity.capture import Leaf, PathLeaves
-from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of
+from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of, varying
 from parity.checks.running import Mark, Trace
+from parity.contract import Precision
 
-__all__ = ["count_trained", "equal_so_far", "is_training", "lost_numbers", "put_back_later"]
+__all__ = ["count_trained", "equal_so_far", "is_training", "lost_numbers", "precision_of",
+           "put_back_later"]  # fmt: skip
 
 NUMBERS = re.compile(r"(numpy\.)?(float|complex)\d*|Fraction|Decimal")
 """Kinds of single numbers that a trainer without arrays moves."""
@@ -193,3 +195,21 @@ def put_back_later(parted: Sequence[Collection[str]]) -> set[int]:
                 known, longest = known | here, max(longest, len(stretch))
         begin = None
     return found
+
+
+NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
+
+
+def precision_of(marks: Sequence[Mark]) -> Precision:
+    """Return the narrowest floating type of the parameters, or of what else was trained; Python's is float64.
+
+    Args:
+        marks: Marks of a run.
+    """
+    leaves = marks[-1].snapshot.leaves
+    changed = [leaves[path] for path in varying(marks) if path in leaves]
+    trained = [leaf for leaf in changed if leaf.role in ("state", "array")]
+    params = [leaf for leaf in trained if leaf.component == "model.params"]
+    names = {re.split(r"\W", leaf.kind)[0] for leaf in params or trained or changed}
+    found = {"float64" if name == "float" else name for name in names}
+    return next((one for one in NARROW_FIRST if one in found), "float32")
