@@ -6,6 +6,7 @@ names with times or process numbers, folders of one process.
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
@@ -14,7 +15,7 @@ from parity.checks.judging.evidence import Evidence, Outcome, text_of
 from parity.checks.judging.further import further
 from parity.checks.judging.process_start import ProcessStart
 from parity.checks.judging.repeated import lists_with_a_stretch_twice
-from parity.checks.running import CURVES, without_digits
+from parity.checks.running import CURVES, LINK, without_digits
 
 __all__ = [
     "TIMED",
@@ -170,6 +171,8 @@ def judge_files(
             or begun.tells(name, leaf, got.get(path), start)
             or is_within(name, own)
         )
+        # a link to the newest of the folders that each process makes for itself
+        harmless = harmless or (leaf.kind == LINK and _points_into(name, got.get(path), own))
         # events that were not flushed at the kill are gone: a curve with a hole is no other curve
         harmless = harmless or (name.rpartition("/")[2] == CURVES and path not in got)
         (out.bookkeeping if harmless else out.broken).append(item)
@@ -182,6 +185,14 @@ def judge_files(
         item = Evidence(component, path, end, "absent", leaf.text, when)
         (out.broken if counts else out.bookkeeping).append(item)
     return out
+
+
+def _points_into(name: str, link: Leaf | None, own: Collection[str]) -> bool:
+    """Return whether a link leads to a directory of one process."""
+    said = link.digest if link else ""
+    beside = said.removeprefix("FOLDER/") if said.startswith("FOLDER/") else f"{posixpath.dirname(name)}/{said}"
+    target = posixpath.normpath(beside.lstrip("/"))
+    return any(target == folder or target.startswith(f"{folder}/") for folder in own)
 
 
 def _component(name: str, otherwise: str) -> str:

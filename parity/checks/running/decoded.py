@@ -33,10 +33,13 @@ from parity.checks.running.folder import hidden, list_folder
 from parity.errors import ParityError
 from parity.storage import digest_range
 
-__all__ = ["CURVES", "Reader", "contents", "line_leaves"]
+__all__ = ["CURVES", "LINK", "Reader", "contents", "line_leaves"]
 
 Reader = Callable[[Path], Any]
 """Returns what a file or directory holds, or None if it is not of its kind."""
+
+LINK = "link"
+"""Kind of a link to a directory: what it points to, as it says."""
 
 MOST_BYTES = 64 << 20
 """Largest file whose content is decoded here; of a larger one that no adapter knows the bytes are compared."""
@@ -62,8 +65,11 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
     shown = hidden(folder)
     walk = Walk(shown)
     read: list[Path] = []
-    for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
+    for root, folders, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
         path = Path(root)
+        for link in (path / name for name in sorted(folders) if (path / name).is_symlink()):
+            target = _shown(os.readlink(link), shown)
+            walk.add(f"{link.relative_to(folder)}:", Leaf("scalar", "file", LINK, target), lambda: None)
         if path == folder or any(parent in path.parents for parent in read):
             continue
         found = _first(readers, path)
@@ -85,9 +91,10 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             continue
         found = _first((_read_grown, *readers, _read_plain) if name in logs else (*readers, _read_plain), path)
         if isinstance(found, _Text):
-            lines |= {
-                f"{name}: {key}": leaf for key, leaf in line_leaves(found.text, shown, log=name in logs).items()
-            }
+            here = line_leaves(found.text, shown, log=name in logs)
+            lines |= {f"{name}: {key}": leaf for key, leaf in here.items()}
+            if not here:  # that it is there says something all the same
+                walk.add(f"{name}:", Leaf("scalar", "file", "file[0]", ""), lambda: None)
         elif found is None:
             size = path.stat().st_size
             walk.add(f"{name}:", Leaf("scalar", "file", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
@@ -97,6 +104,13 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         walk.root(f"{name}: ", read_curves(path.read_bytes() for path in files))
     leaves = {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
     return leaves | lines
+
+
+def _shown(text: str, shown: dict[str, str]) -> str:
+    """Return a text with what stands for texts that differ between equal runs."""
+    for hide, show in shown.items():
+        text = text.replace(hide, show)
+    return text
 
 
 class _Text:
@@ -124,8 +138,7 @@ def line_leaves(text: str, shown: dict[str, str], *, log: bool = True) -> dict[s
     found: dict[str, Leaf] = {}
     counts: dict[str, int] = {}
     for line in text.splitlines()[:MOST_LINES]:
-        for hide, show in shown.items():
-            line = line.replace(hide, show)
+        line = _shown(line, shown)
         numbers = list(_NUMBER.finditer(line))
         first = next((at for at, number in enumerate(numbers) if _WHOLE.match(number[0])), None)
         key, end, rest = "", 0, []
