@@ -83,7 +83,8 @@ class Use:
         if not path.isidentifier():
             name = INSIDE + words[-1]
             spread = any(not _spread(file).isdisjoint(words[:-1]) for file in self.files)
-            return spread or (self.reads(name) and not self.feeds_itself(name))
+            further = any(name in more and self.ran(of, line) for of in self.files for line, _, more in _feeding(of))
+            return spread or further or (self.reads(name) and not self.sets(words[-1]))
         return any(
             VARIABLE + path in others
             and self.ran(file, line)
@@ -290,8 +291,8 @@ def _feeding(file: str) -> tuple[tuple[int, frozenset[str], frozenset[str]], ...
     others: dict[int, set[str]] = {}
     inside: set[int] = set()
     for node, line in by_function(tree):
-        if isinstance(node, ast.Call) and is_message(node, tree):
-            inside.update(map(id, ast.walk(node)))
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and is_message(node, tree)):
+            inside.update(map(id, ast.walk(node)))  # what stands in a text is no number any more
         for target, value in _assignments(node):
             (name,) = _last_name(target) or ("",)
             taken = [one for one in ast.walk(value) if name and name in _taken_name(one)]
