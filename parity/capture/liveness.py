@@ -4,7 +4,7 @@ A value that is written before it is read is lost without loss. Read from the by
 form of loop and needs no source: a backward data-flow analysis over the instructions. Paths through exceptions do
 not count: every `with` could suppress one, and then nothing that is assigned in it is written before it is read.
 Those through the `except` clauses of a `try` are asked for by themselves: `try: limit = plan[n]`, `except KeyError:`.
-So are those behind `with suppress(KeyError):`, which is the same.
+So are those behind `with suppress(KeyError):`, which is the same, and what code reads that is in a text.
 """
 
 from __future__ import annotations
@@ -29,17 +29,27 @@ def live_names(code: CodeType, lasti: int, *, clauses: bool = False) -> frozense
     Args:
         code: Code of the function or module.
         lasti: Offset of the instruction that runs, in bytes (`frame.f_lasti`).
-        clauses: Whether each statement of a `try` may be left for its `except` clauses.
+        clauses: Whether each statement of a `try` may be left for its `except` clauses, and `locals()`, `eval` and
+            `exec` read all variables.
 
     Returns:
         Their names; those that inner functions share are always among them, unless all of these are comprehensions.
     """
+    if clauses and _reads_all(code):
+        return frozenset((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
     at = _live_after(code, clauses)
     while lasti not in at and lasti > 0:  # within a call, Python 3.11 gives the place behind it, among its caches
         lasti -= 2
     return (
         at.get(lasti, frozenset((*code.co_varnames, *code.co_cellvars))) | _shared(code) | frozenset(code.co_freevars)
     )
+
+
+@functools.lru_cache(maxsize=256)
+def _reads_all(code: CodeType) -> bool:
+    """Return whether a function names what reads variables by texts: `"{kv:.6f}".format(**locals())`."""
+    taken = (one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    return any(name in ("locals", "eval", "exec") for name in taken)
 
 
 @functools.lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""State of the whole process beside generators: environment, decimal's context, threads, what waits for an end."""
+"""State of the whole process beside generators: environment, decimal's context, NumPy's answer to errors, threads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import threading
 import types
 import weakref
 from typing import Any
+
+import numpy as np
 
 from parity.capture.modules import is_of_user
 from parity.capture.places import holds_of_user
@@ -21,7 +23,7 @@ _environment = dict(os.environ)
 
 
 def show_process(walk: Walk) -> None:
-    """Show what was set of the environment and of decimal since, threads of the user, and arguments of finalizers."""
+    """Show what was set since of the environment, decimal and NumPy, threads of the user, arguments of finalizers."""
     for name, value in os.environ.items():
         if _environment.get(name) != value and not name.startswith(_NOISY):
             walk.leaf(f"os.environ[{name!r}]", value, f"os.environ[{name!r}]", "scalar")
@@ -30,6 +32,9 @@ def show_process(walk: Walk) -> None:
             value = getattr(decimal.getcontext(), name)
             if value != getattr(decimal.DefaultContext, name):
                 walk.leaf(f"decimal.getcontext().{name}", value, f"decimal.getcontext().{name}", "scalar")
+    # an overflow that is raised is another path than one that is ignored; shown in any case, so that it may change
+    answers = ", ".join(f"{kind}={answer}" for kind, answer in np.geterr().items())
+    walk.leaf("numpy.geterr()", answers, "numpy.geterr()", "scalar")
     _threads(walk)
     for name, logger in (("", logging.root), *list(logging.root.manager.loggerDict.items())):
         if isinstance(logger, logging.Logger) and holds_of_user(logger):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from parity.capture import HARD, Leaf, root_of
+from parity.capture import HARD, Leaf, component_from_name, root_of
 from parity.checks.judging.evidence import TwoStates, Uninterrupted
 
 __all__ = [
@@ -89,7 +89,10 @@ def may_be_the_cause(path: str, both: TwoStates, uninterrupted: Uninterrupted) -
         uninterrupted: What equal runs say.
     """
     leaf = both.leaf(path)
-    if path not in both.left.leaves or leaf.component == "loss" or uninterrupted.is_history(path):
+    # a loss is made by each step; what an object of that name keeps, such as a running mean, is none
+    last = re.split(r"[^0-9A-Za-z_]+", path.rstrip("]'\""))[-1]
+    is_a_loss = leaf.component == "loss" and component_from_name(last) == "loss"
+    if path not in both.left.leaves or is_a_loss or uninterrupted.is_history(path):
         return False
     if leaf.role == "scalar":
         return path in uninterrupted.changing or leaf.component == "model.hyperparameters"

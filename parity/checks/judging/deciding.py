@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from parity.checks.judging.for_people import is_only_shown
 from parity.checks.judging.guards import guarded
+from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
 from parity.checks.running import called_name
@@ -47,7 +48,7 @@ def decided_by(
         names = {name for test in tests for name in names_in(test)}
         return names if _matters(ast.copy_location(ast.Expr(last), node), names, writes, tree) else set()
     found: set[str] = set()
-    if isinstance(node, ast.Return) and node.value is not None:
+    if isinstance(node, ast.Return) and node.value is not None and id(node) not in _shown_returns(tree):
         # a mean that is guarded against nothing to divide by; what it is for is measured (`choices`)
         picks = {id(one.test) for one in ast.walk(node.value) if isinstance(one, ast.IfExp)}
         compared = [one for one in ast.walk(node.value) if isinstance(one, ast.Compare)]
@@ -188,6 +189,24 @@ def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int], tree:
             if _moves(node):
                 return True
     return False
+
+
+@functools.lru_cache(maxsize=64)
+def _shown_returns(tree: ast.Module) -> frozenset[int]:
+    """Return the returns, by their identity, of functions that are called for messages alone: a report of health."""
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    names = [one.name for one in functions]
+    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call)]
+    shown = {id(part) for one in calls if is_message(one, tree) for part in ast.walk(one)}
+    others = {called_name(one) for one in calls if id(one) not in shown}
+    called = {called_name(one) for one in calls} - others
+    return frozenset(
+        id(part)
+        for one in functions
+        if one.name in called and names.count(one.name) == 1 and not one.decorator_list
+        for part in ast.walk(one)
+        if isinstance(part, ast.Return)
+    )
 
 
 def _moves(node: ast.Assign | ast.AugAssign) -> bool:

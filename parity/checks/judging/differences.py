@@ -15,6 +15,7 @@ from parity.checks.judging.counting import (
     shows_another_step,
     without_leftovers,
 )
+from parity.checks.judging.equal_again import is_cleared_next, is_kept_loss, is_without_effect
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.lengths import is_a_length
 from parity.checks.judging.ordering import DATA, find_replaced, identifiers, is_taken
@@ -137,6 +138,10 @@ class Differences:
         """Return whether what differs at the resume is equal again one step later."""
         return path not in self._lasting
 
+    def is_without_effect(self, path: str) -> bool:
+        """Return whether what differs at the resume is equal again before any other path came to differ."""
+        return is_without_effect(path, self.found[: self.first_later], self.uninterrupted)
+
     def causes(self) -> list[Evidence]:
         """Return what else differs at the resume and can be what the later differences follow from.
 
@@ -154,6 +159,8 @@ class Differences:
     def _causes(self) -> list[Evidence]:
         both = self.states[0]
         soft = [p for p in self.found[0] if p not in self.hard[0] and may_be_the_cause(p, both, self.uninterrupted)]
+        equal = [p for p in self.found[0] if p not in {*self.hard[0], *soft} and p in self.uninterrupted.changing]
+        soft += [p for p in equal if is_kept_loss(p, both, self.found[1 : self.first_later])]
         passing = [p for p in self.found[0] if p not in self.hard[0] and p not in soft and self._is_passing(p)]
         soft, changing = soft + passing, {*self.uninterrupted.changing, *passing}
         others = [
@@ -219,9 +226,15 @@ class Differences:
         return [p for p in arrays if left.leaves[p].component in DATA] or [p for p in arrays if left.is_dead(p)][:1]
 
     def _gradients_lost(self) -> bool:
-        """Return whether gradients differ later although batch and loss are equal: a sum was cut off."""
+        """Return whether gradients differ later although batch and loss are equal: a sum was cut off.
+
+        So it was where the uninterrupted run holds gradients at the resume, and clears them in the step after it: one
+        that only begins by clearing them holds some at every mark.
+        """
         if self.first_later >= len(self.states):
             return False
+        if any(is_cleared_next(p, self.states) for p in self.found[0]):
+            return True
         both = self.states[self.first_later]
         components = {both.leaf(p).component for p in self.found[self.first_later]}
         return "gradients" in components and not components & {"loss", *DATA}
@@ -232,6 +245,7 @@ class Differences:
             return []
         both = self.states[self.first_later]
         follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.uninterrupted)]
+        follow = [p for p in follow if not both.is_other_name(p)]
         inside = [p for p in follow if both.leaf(p).role == "position"]
         follow = follow if inside == follow else [p for p in follow if p not in inside]
         batch = set(self._batches(self.first_later))

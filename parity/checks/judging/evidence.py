@@ -274,6 +274,8 @@ class TwoStates(NamedTuple):
         one_is_shared = len({leaf.role == "alias" for leaf in both}) == 2
         if one_is_shared and {leaf.component for leaf in both} & {"model.params", "model.ties"}:
             return "model.ties"
+        if both[0].kind == "str" and both[0].role == "scalar" and both[0].component.startswith(_OF_NUMBERS):
+            return path  # a text is no momentum, whatever it is called
         return both[0].component
 
     def ranked(self, paths: Collection[str], order: Sequence[str]) -> list[str]:
@@ -315,6 +317,9 @@ class TwoStates(NamedTuple):
         expected, got = (text_of(state.leaves.get(path)) for state in (self.left, self.right))
         return Evidence(component, path, self.step, expected, got, when)
 
+
+_OF_NUMBERS = ("optimizer.", "model.params", "model.buffers", "gradients", "ema", "loss", "scaler")
+"""Components that are numbers and nothing else."""
 
 _WITH_ITS_OWNER = ("optimizer.param_order", "optimizer.param_groups", "model.mode", "model.requires_grad")
 """Components that are absent only where what has them is absent too."""

@@ -1,31 +1,26 @@
-"""Files of a run: what a resumed one left against what one left that nothing stopped, and which it kept.
+"""Files of a run: what a resumed one left against what one left that nothing stopped.
 
 Every file counts, whatever it is called: a log, an exported model, a checkpoint. Two equal runs say what is noise:
-names with times or process numbers, folders of one process. Checkpoints are held against the rules that the trainer
-says it keeps them by.
+names with times or process numbers, folders of one process.
 """
 
 from __future__ import annotations
 
-import math
-import re
+import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 
-from parity import policy
 from parity.capture import Leaf, PathLeaves, component_from_name, differing
 from parity.checks.judging.evidence import Evidence, Outcome, text_of
-from parity.checks.running import CURVES, Mark, Trace, is_log, without_digits
-from parity.errors import SpecError
+from parity.checks.judging.further import further
+from parity.checks.judging.process_start import ProcessStart
+from parity.checks.judging.repeated import lists_with_a_stretch_twice
+from parity.checks.running import CURVES, LINK, without_digits
 
 __all__ = [
     "TIMED",
-    "ProcessStart",
-    "begun_of",
     "is_within",
     "judge_files",
-    "judge_kept",
     "own_folders",
     "with_plain_names",
 ]
@@ -94,103 +89,6 @@ def _renamed(leaves: PathLeaves, families: Mapping[str, list[str]], timed: Colle
     return {f"{plain.get(name, name)}{colon}{rest}": leaf for name, colon, rest, leaf in parts}
 
 
-WHEN = "by the rules of keep"
-
-
-def judge_kept(trace: Trace, rules: policy.Rules, metric: str) -> list[Evidence]:
-    """Compare the checkpoints in the folder at each mark with those that the rules keep.
-
-    Args:
-        trace: The uninterrupted run.
-        rules: What its trainer says it keeps.
-        metric: Variable that holds the metric at a save; empty where no checkpoint is kept for its metric.
-
-    Returns:
-        The first departure: a checkpoint that is gone although a rule keeps it, or a best one that is not the best.
-
-    Raises:
-        SpecError: Checkpoints are kept by a metric that no variable holds.
-    """
-    marks = trace.marks
-    if rules.keep_best and all(math.isnan(_metric(mark, metric)) for mark in marks):
-        raise SpecError("metric", f"must name the variable with the metric of a save; none is called {metric!r}")
-    numbered: dict[str, policy.Saved] = {}
-    fixed: dict[str, policy.Saved] = {}
-    there: set[str] = set()
-    expected: dict[int, policy.Saved] = {}
-    for at, mark in enumerate(marks[1:]):
-        there = (there | {*mark.saved}) - {*mark.gone}
-        value = _metric(mark, metric)
-        one = policy.Saved(step=mark.step, metric=None if math.isnan(value) else value)
-        names = {_checkpoint(name) for name in mark.saved if not is_log(name)}
-        names |= {name for removed, name in trace.removed if removed == at and _is_like(name, numbered)}
-        for name in sorted(names):
-            if without_digits(name) == name:
-                before = fixed.get(name)
-                if before is not None and _is_best(name) and _better(before, one, rules):
-                    return [_not_the_best(name, mark.step, before, one)]
-                fixed[name] = one
-            elif name not in numbered:
-                numbered[name] = expected[mark.step] = one
-        stay = policy.reasons(expected.values(), rules)
-        expected = {step: saved for step, saved in expected.items() if step in stay}
-        present = {_checkpoint(name) for name in there}
-        for name, saved in numbered.items():
-            if saved.step in stay and name not in present:
-                return [_gone(name, mark.step, stay[saved.step])]
-        missed = [name for name, saved in fixed.items() if _is_best(name) and _better(one, saved, rules)]
-        if missed and names:
-            return [_not_the_best(missed[0], mark.step, one, fixed[missed[0]])]
-        lost = [name for name in fixed if name not in present]
-        if lost:
-            return [_gone(lost[0], mark.step, ("best",) if _is_best(lost[0]) else ("latest",))]
-    return []
-
-
-def _metric(mark: Mark, name: str) -> float:
-    """Return the value of a variable at a mark; NaN where there is none."""
-    leaves = mark.snapshot.leaves
-    path = name if name in leaves else next((p for p in leaves if name and p.endswith(f".{name}")), None)
-    try:
-        return float(leaves[path].digest) if path is not None else math.nan
-    except ValueError:
-        return math.nan
-
-
-def _checkpoint(name: str) -> str:
-    """Return what a file belongs to: the outermost directory with a number in its name, or the file itself."""
-    parts = name.split("/")
-    for at, part in enumerate(parts):
-        if without_digits(part) != part:
-            return "/".join(parts[: at + 1])
-    return name
-
-
-def _is_like(name: str, numbered: Collection[str]) -> bool:
-    """Return whether a name is a checkpoint's that no mark saw: removed in the step that saved it."""
-    return name not in numbered and without_digits(name) in {without_digits(known) for known in numbered}
-
-
-def _is_best(name: str) -> bool:
-    return "best" in name.lower()
-
-
-def _better(one: policy.Saved, other: policy.Saved, rules: policy.Rules) -> bool:
-    """Return whether a metric is better, not merely as good."""
-    return one.metric != other.metric and policy.best([other, one], rules.mode) is one
-
-
-def _not_the_best(name: str, step: int, best: policy.Saved, kept: policy.Saved) -> Evidence:
-    """Return that the best checkpoint holds a worse one."""
-    expected, got = (f"that of step {saved.step}, metric {saved.metric}" for saved in (best, kept))
-    return Evidence("best", name, step, expected, got, WHEN)
-
-
-def _gone(name: str, step: int, why: Sequence[str]) -> Evidence:
-    component = "best" if tuple(why) == ("best",) else "checkpoint.retention"
-    return Evidence(component, name, step, f"kept as {' and '.join(why)}", "deleted", WHEN)
-
-
 def judge_files(
     expected: Mapping[str, Leaf],
     again: Mapping[str, Leaf],
@@ -200,6 +98,8 @@ def judge_files(
     logs: Collection[str] = (),
     begun: ProcessStart | None = None,
     earlier: Collection[str] = (),
+    records: Collection[str] = (),
+    twice: Collection[str] = (),
 ) -> Outcome:
     """Compare what a resumed run left with what a run left that nothing stopped.
 
@@ -214,6 +114,8 @@ def judge_files(
         begun: What is known of the beginning of the two processes; by default nothing.
         earlier: Files that the process before left at its own end, as no run does that goes on: a last save, which
             takes a place among those that a rotation keeps.
+        records: Files to which records are added: a database, a stream.
+        twice: Files in whose bytes a stretch stands twice, of a kind that nothing here reads.
     """
     out, begun = Outcome(), begun or ProcessStart()
     start, end = steps
@@ -243,7 +145,13 @@ def judge_files(
         (out.bookkeeping if its_own or takes_a_place or again_written else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
-    for path in sorted(differing(expected, got)):
+    stretches = lists_with_a_stretch_twice(expected, got, names & names_got & set(records))
+    again_in = tuple(f"{base}[" for base in stretches)
+    out.bookkeeping += [
+        Evidence("checkpoint", path, end, "each record once", f"{more} of them twice", "in the folder at the end")
+        for path, more in stretches.items()
+    ]
+    for path in sorted(p for p in differing(expected, got) if not p.startswith(again_in)):
         name, _, inside = path.partition(": ")
         name = name.rstrip(":")
         if name not in names & names_got or without_digits(name) in fewer:
@@ -257,39 +165,34 @@ def judge_files(
             continue
         component = _component(name, component_from_name(inside) if inside else "checkpoint")
         item = Evidence(component, path, end, leaf.text, text_of(got.get(path)), f"in {name} at the end")
-        harmless = name in rewritten or begun.tells(name, leaf, got.get(path), start) or is_within(name, own)
+        harmless = (
+            name in twice
+            or name in rewritten
+            or begun.tells(name, leaf, got.get(path), start)
+            or is_within(name, own)
+        )
+        # a link to the newest of the folders that each process makes for itself
+        harmless = harmless or (leaf.kind == LINK and _points_into(name, got.get(path), own))
         # events that were not flushed at the kill are gone: a curve with a hole is no other curve
         harmless = harmless or (name.rpartition("/")[2] == CURVES and path not in got)
         (out.bookkeeping if harmless else out.broken).append(item)
-    out.bookkeeping += [
-        Evidence(_component(path, "checkpoint"), path, end, "absent", leaf.text, "in the folder at the end")
-        for path, leaf in sorted(_further_lines(expected, got, noise).items())
-        if not is_within(path.partition(":")[0], own)
-    ]
+    both = {name for name in names & names_got if not is_within(name, own) and without_digits(name) not in fewer}
+    got = {path: leaf for path, leaf in got.items() if not path.startswith(again_in)}
+    for path, leaf, counts in further(expected, again, got, both, begun, logs):
+        name, _, inside = path.partition(": ")
+        component = _component(name, component_from_name(inside) if counts and inside else "checkpoint")
+        when = f"in {name} at the end" if counts else "in the folder at the end"
+        item = Evidence(component, path, end, "absent", leaf.text, when)
+        (out.broken if counts else out.bookkeeping).append(item)
     return out
 
 
-_AGAIN = re.compile(r" \(\d+\)$")
-"""At the end of a line that a file has several times: which of them it is."""
-
-
-def _further_lines(expected: PathLeaves, got: PathLeaves, noise: Collection[str]) -> dict[str, Leaf]:
-    """Return the lines of texts that the resumed run alone wrote and that are of a kind the other run writes too.
-
-    As an event that is told once more, at another step. A process may say so when it begins or goes on, so such lines
-    are listed; those of a kind of their own, such as `resumed from 12`, are not.
-    """
-    theirs = {path for path, leaf in expected.items() if leaf.kind == "line"}
-    kinds, chance = (
-        {without_digits(path) for path in theirs},
-        {path.partition(":")[0] for path in noise if path in theirs},
-    )
-    return {
-        path: leaf
-        for path, leaf in got.items()
-        if leaf.kind == "line" and path not in expected and without_digits(_AGAIN.sub("", path)) in kinds
-        and path.partition(":")[0] not in chance
-    }  # fmt: skip
+def _points_into(name: str, link: Leaf | None, own: Collection[str]) -> bool:
+    """Return whether a link leads to a directory of one process."""
+    said = link.digest if link else ""
+    beside = said.removeprefix("FOLDER/") if said.startswith("FOLDER/") else f"{posixpath.dirname(name)}/{said}"
+    target = posixpath.normpath(beside.lstrip("/"))
+    return any(target == folder or target.startswith(f"{folder}/") for folder in own)
 
 
 def _component(name: str, otherwise: str) -> str:
@@ -329,69 +232,6 @@ def _only_the_end(name: str, expected: Mapping[str, Leaf], got: Mapping[str, Lea
         got[path].same(leaf) for path, leaf in expected.items() if path in got and path.startswith(f"{name}: ")
     )
     return bool(there) and equal and there == lines[len(lines) - len(there) :]
-
-
-_NOTHING = ("0", "None", "False")
-
-
-@dataclass(frozen=True)
-class ProcessStart:
-    """How two processes began: what each held from its first mark to its end, and what it had written by then."""
-
-    values: frozenset[tuple[str, str]] = frozenset()
-    """Values that no step changed and that differ: of the uninterrupted run, and of the resumed one."""
-    files: frozenset[str] = frozenset()
-    """Files that the resumed process wrote before its first mark and not after it."""
-    restarts: int = 0
-    """Processes before it: what a trainer counts that counts its restarts."""
-
-    def tells(self, name: str, leaf: Leaf, other: Leaf | None, start: int) -> bool:
-        """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step.
-
-        A count that was lost may be the same number (`missing: 12`): the process has to have known it when it began.
-
-        Args:
-            name: The file.
-            leaf: What the uninterrupted run left there.
-            other: What the resumed one left.
-            start: Completed steps at the resume.
-        """
-        if other is None or leaf.digest not in _NOTHING:
-            return False
-        text = leaf.digest == "None" and other.kind == "str"
-        if not text and other.digest not in (str(start), *map(str, range(1, self.restarts + 1)), "True"):
-            return False
-        if name in self.files:
-            return True
-        return any(
-            left in _NOTHING and right not in _NOTHING and (right == other.digest or text or other.digest == "True")
-            for left, right in self.values
-        )
-
-
-def begun_of(reference: Trace, resumed: Trace, restarts: int = 0) -> ProcessStart:
-    """Return how an uninterrupted run and a resumed one began.
-
-    Args:
-        reference: The uninterrupted run.
-        resumed: The run of the process that resumed.
-        restarts: Processes that were killed before it.
-    """
-    if not resumed.marks:
-        return ProcessStart()
-    first, later = resumed.marks[0], {name for mark in resumed.marks[1:] for name in mark.saved}
-    kept = [_unchanged(trace) for trace in (reference, resumed)]
-    pairs = {(leaf.digest, kept[1][path].digest) for path, leaf in kept[0].items() if path in kept[1]}
-    return ProcessStart(
-        frozenset(pair for pair in pairs if pair[0] != pair[1]), frozenset(first.saved) - later, restarts
-    )
-
-
-def _unchanged(trace: Trace) -> dict[str, Leaf]:
-    """Return the plain values that are the same at all marks of a run."""
-    first, *others = (mark.snapshot.leaves for mark in trace.marks)
-    found = {path: leaf for path, leaf in first.items() if leaf.role == "scalar"}
-    return {path: leaf for path, leaf in found.items() if all(leaf.same(later.get(path)) for later in others)}
 
 
 def _files(paths: Iterable[str]) -> set[str]:

@@ -54,7 +54,42 @@ def is_only_shown(target: ast.expr, tree: ast.Module) -> bool:
         target: What is assigned.
         tree: The module that it is in.
     """
+    if isinstance(target, ast.Subscript):
+        return (key := _key(target)) is not None and key in _keys_only_shown(tree)
     return isinstance(target, ast.Name | ast.Attribute) and _place(target) in _only_shown(tree)
+
+
+def _key(node: ast.AST) -> tuple[str, str] | None:
+    """Return the variable and the key of an element that is written out: `stats["worst"]`."""
+    match node:
+        case ast.Subscript(value=ast.Name(id=base), slice=ast.Constant(value=str(key))):
+            return base, key
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _keys_only_shown(tree: ast.Module) -> frozenset[tuple[str, str]]:
+    """Return the keys of tables that are taken in messages and in their own assignments alone.
+
+    A table that is taken as a whole is taken with all its keys: it may be saved, or handed to anybody.
+    """
+    own: dict[tuple[str, str], set[int]] = {}
+    elements: dict[int, tuple[str, str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and (key := _key(node)) is not None:
+            elements[id(node.value)] = key
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        for key in filter(None, map(_key, [*targets, node.target] if isinstance(node, ast.AugAssign) else targets)):
+            own.setdefault(key, set()).update(map(id, ast.walk(node)))
+    taken: set[tuple[str, str]] = set()
+    whole: set[str] = set()
+    for one, (kind, name) in _taken(tree):
+        key = elements.get(id(one))
+        if kind is ast.Name and key is None:
+            whole.add(name)
+        elif key is not None and id(one) not in own.get(key, ()):
+            taken.add(key)
+    return frozenset(key for key in own if key not in taken and key[0] not in whole)
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
+from parity.checks.judging.equal_again import is_cleared_next
 from parity.checks.judging.evidence import (
     LATER,
     Asked,
@@ -27,7 +28,9 @@ from parity.checks.judging.evidence import (
 )
 from parity.checks.judging.once import done_again
 from parity.checks.judging.ordering import (
+    DATA,
     earliest,
+    holders_of,
     identifiers,
     in_order,
     is_read,
@@ -93,8 +96,9 @@ def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Co
 def _votes(marks: Sequence[Mark], groups: Iterable[Mapping[str, Leaf]]) -> list[int]:
     """Return for each mark how many parts are in full what they were there.
 
-    A part that is as at the first mark and at no other is as in every new process: it was lost, or nothing was
-    restored at all. So it says nothing where another part is of a later mark alone.
+    A part that is as at the first mark is as in every new process: it was lost, or nothing was restored at all. So it
+    says nothing of the first mark where another part is of later marks alone; and nothing at all if it comes to be so
+    again from time to time, as what is added up and cleared: it would be taken for that of the last time.
     """
     fits = []
     for group in groups:
@@ -106,7 +110,7 @@ def _votes(marks: Sequence[Mark], groups: Iterable[Mapping[str, Leaf]]) -> list[
             }
         )
     if any(fit and 0 not in fit for fit in fits):
-        fits = [fit - {0} for fit in fits]
+        fits = [fit - {0} if fit <= set(range(len(fit))) else fit if 0 not in fit else set() for fit in fits]
     return [sum(at in fit for fit in fits) for at in range(len(marks))]
 
 
@@ -195,9 +199,12 @@ def _judge_states(
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
         # An evaluation leaves another mode behind than a new model has; most loops set it where a step begins, and it
         # is as before one step later. It was named before the position, the window or the scale that was lost.
-        modes = [e for e in lost if e.component == "model.mode" and seen.is_fleeting(e.path)]
+        # So does a generator that each step seeds before it draws.
+        modes = [e for e in lost if _is_set_by_steps(e, states[0]) and seen.is_fleeting(e.path)]
         lost = [e for e in lost if e not in modes]
-        causes = causes if lost or causes else seen.histories()
+        # gradients that are not there may be those that the next step clears before it makes its own
+        if not lost and not any(_tells(e, seen) for e in causes):
+            causes = [*seen.histories(), *causes]
         if not lost:
             told = any(is_taken(e, uninterrupted) for e in causes)
             less = shortened(states[0], seen.found[0], uninterrupted, records=not told)
@@ -208,8 +215,9 @@ def _judge_states(
         otherwise = {e.path for e in known if is_filled_otherwise(e.path, states)}
         found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted, otherwise)
         if modes:
-            shown = [e for e in found if e not in lost and not is_read(e, uninterrupted)]
+            shown = [e for e in found if e not in lost and e.component not in DATA and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
+        found = _without_effect_last(found, seen)
         if at > 0 and resumed.entry is not None:
             before = reference.marks[at - 1].snapshot
             out.broken += restored_last(found, later, before, resumed.entry, uninterrupted) + seeds
@@ -257,6 +265,50 @@ def _judge_states(
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
         if out.broken or out.deciding or out.asked:
             out.first = (at, 0)
+
+
+def _tells(e: Evidence, seen: Differences) -> bool:
+    """Return whether something may be a cause by what is known of it: else a list that a step reads comes first."""
+    if e.component == "gradients":
+        return is_cleared_next(e.path, seen.states)
+    use, leaf = seen.uninterrupted.use, seen.states[0].leaf(e.path)
+    if leaf.role != "scalar" or e.component != e.path:
+        return True
+    return is_taken(e, seen.uninterrupted) and not any(map(use.feeds_itself, holders_of(e.path)))
+
+
+def _is_set_by_steps(e: Evidence, both: TwoStates) -> bool:
+    """Return whether something is of a kind that many loops set where a step begins: a mode, a generator."""
+    return e.component == "model.mode" or both.leaf(e.path).role == "stream"
+
+
+def _without_effect_last(found: list[Evidence], seen: Differences) -> list[Evidence]:
+    """Return suspects with those last that were equal again before anything else came to differ, or feed nothing."""
+    use = seen.uninterrupted.use
+    idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
+    both = seen.states[0]
+    ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
+    idle += [e for e in ahead if e not in idle]
+    return [e for e in found if e not in idle] + idle
+
+
+def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
+    """Return whether a variable of a generator is not there yet, which another one of it is: it has not begun."""
+    leaf, right = both.left.leaves.get(path), both.right.leaves
+    owners = tuple(path[: at + 1] for at, letter in enumerate(path) if letter == "." and at)
+    if leaf is None or leaf.role != "position" or not owners:
+        return False
+    if path not in right:
+        return any(p.startswith(owners) and one.role == "position" for p, one in right.items())
+    loops = f"{owners[-1]}for["  # what it iterates over is on its stack as soon as it has begun
+    return any(p.startswith(loops) for p in both.left.leaves) and not any(p.startswith(loops) for p in right)
+
+
+def _is_of_a_skipped_iterator(path: str, both: TwoStates) -> bool:
+    """Return whether a list under an iterator differs that has as many elements left: `iter(batches[offset:])`."""
+    left = f"{path.removesuffix('.of')}.left"
+    one, other = both.left.leaves.get(left), both.right.leaves.get(left)
+    return path.endswith(".of") and one is not None and one.same(other)
 
 
 def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bool:

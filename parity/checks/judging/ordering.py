@@ -13,13 +13,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging.evidence import RANK, Evidence, TwoStates, Uninterrupted, after_resume
-from parity.checks.judging.usage import INSIDE, VARIABLE, is_saved
+from parity.checks.judging.usage import VARIABLE, is_saved
+from parity.checks.running import INSIDE
 
 __all__ = [
     "DATA",
     "OUTER",
     "earliest",
     "find_replaced",
+    "holders_of",
     "identifiers",
     "in_order",
     "is_read",
@@ -102,12 +104,10 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
         position = [e for e in causes if e.component == "data.position"]
         if not position:  # what the batch is made with comes before the batch
             read = [e for e in causes if is_read(e, uninterrupted) or _is_held(e, uninterrupted)]
-            made = [e for e in read if e.component not in ("loss", "counters.step")]
+            made = [e for e in read if e.component != "loss"]
             causes = made + [e for e in causes if e not in made]
-            if made and not any(e.component.startswith(_TELLING) for e in causes):
-                return [*made, later[0]._replace(component="data.position"), *causes[len(made) :]]
-            position = [later[0]._replace(component="data.position")]
-        others = [e for e in causes if e.component != "data.position"]
+            position = [*made, later[0]._replace(component="data.position")]
+        others = [e for e in causes if e not in position]
         telling = [
             e for e in others if e.component.startswith(("rng", "ema", "model.b", "model.p", "optim", "best"))
         ]  # what the batch is made with
@@ -304,6 +304,17 @@ def is_variable(path: str) -> bool:
 
 
 _OF_A_RANK = re.compile(r"rank\d+:")
+
+
+def holders_of(path: str) -> set[str]:
+    """Return the names of a value and of the containers that it is an element of.
+
+    Example:
+        >>> sorted(holders_of("data.kept[0].v"))
+        ['kept', 'v']
+    """
+    ends = [at for at, letter in enumerate(path) if letter == "["] + [len(path)]
+    return {words[-1] for end in ends if (words := identifiers(path[:end]))}
 
 
 def identifiers(path: str) -> list[str]:

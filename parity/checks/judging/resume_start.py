@@ -71,12 +71,24 @@ def judge_start(reference: Trace, step: int, at: int, kill: Kill, *, shifted: bo
             Evidence("counters.step", "mark", step, "a step of the uninterrupted run", str(step), "at the resume")
         ]
     settled = [mark for mark in whole if mark < kill.mark]
-    if settled and step < _saved_step(saver, settled[-1], kill):
+    if settled and step < _saved_step(saver, settled[-1], kill) and not _is_newest_of_its_kind(saver, step, kill):
         # What a save holds is of no later step than the mark after it. So a state beyond the save before is that of
         # the newest, although a thread gave its file the name some steps later.
         before = saver.steps[settled[-2]] if len(settled) > 1 else first
         return [_not_found(settled[-1], step, kill, saver)] if step <= before else []
     return []
+
+
+def _is_newest_of_its_kind(saver: Trace, step: int, kill: Kill) -> bool:
+    """Return whether a step is that of the newest of one kind of files that were read, though others are newer.
+
+    As a table that each step writes anew, beside a checkpoint that comes more seldom: the resume reads both.
+    """
+    for name in {without_digits(name) for name in kill.reads}:
+        saves = [mark for mark in saver.saves({name}, kill.passing) if mark <= kill.mark]
+        if len(saves) > 1 and saver.steps[saves[-1]] - 1 <= step <= saver.steps[saves[-1]]:
+            return True
+    return False
 
 
 def _saved_step(saver: Trace, save: int, kill: Kill) -> int:

@@ -70,13 +70,14 @@ def _is_plain(node: ast.expr) -> bool:
     return False
 
 
-def is_decided(path: str, decisions: Collection[Decision], marks: Sequence[Mark]) -> bool:
+def is_decided(path: str, decisions: Collection[Decision], marks: Sequence[Mark], use: Use) -> bool:
     """Return whether a condition took the value at a path.
 
     Args:
         path: The path.
         decisions: What conditions took, in a run of the same steps.
         marks: Marks of that run, or of an equal one.
+        use: What of the trainer's source ran.
     """
     path = path.removesuffix(".len")
     inner = OUTER.sub("", path)
@@ -92,5 +93,8 @@ def is_decided(path: str, decisions: Collection[Decision], marks: Sequence[Mark]
         return any(leaf is not None and leaf.digest == one.value for leaf in around)
 
     # what is handed to a function has the name of its parameter there: it is the same value each time, not by chance
-    values = [was_it(one) for one in decisions if one.how == "value" and one.what == name]
+    known = [one for one in decisions if one.how == "value" and one.what == name]
+    if not use.hands(inner):  # else it is one of its own there, and equal by chance, as two counts of the same steps
+        known = [one for one in known if one.site is None or one.site.base]
+    values = list(map(was_it, known))
     return any(map(is_it, decisions)) or 2 * sum(values) > len(values)

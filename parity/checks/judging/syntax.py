@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-__all__ = ["by_function", "first_line", "is_written_out", "names_in", "source_tree"]
+__all__ = ["bound_names", "by_function", "first_line", "is_written_out", "names_in", "source_tree"]
 
 
 @functools.lru_cache(maxsize=64)
@@ -51,3 +51,22 @@ def names_in(node: ast.AST) -> set[str]:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
                 found.add(name)
     return found
+
+
+@functools.lru_cache(maxsize=64)
+def bound_names(tree: ast.Module) -> Mapping[int, frozenset[str]]:
+    """Return, by its first line, the parameters and variables of its own of each function.
+
+    Args:
+        tree: A module.
+    """
+    found: dict[int, set[str]] = {}
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        inside = list(ast.walk(function))
+        shared = {name for one in inside if isinstance(one, ast.Nonlocal | ast.Global) for name in one.names}
+        own = {one.arg for one in inside if isinstance(one, ast.arg)}
+        own |= {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        found.setdefault(first_line(function), set()).update(own - shared)
+    return {line: frozenset(names) for line, names in found.items()}

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.messages import is_message
-from parity.checks.judging.syntax import by_function, first_line, names_in, source_tree
+from parity.checks.judging.syntax import bound_names, by_function, first_line, names_in, source_tree
 from parity.checks.judging.tables import is_table
-from parity.checks.running import SAVES, called_name, nested_locals
+from parity.checks.running import INSIDE, SAVES, called_name, nested_locals
 
 __all__ = ["INSIDE", "VARIABLE", "Use", "is_saved"]
 
 
 VARIABLE = "$"
 """Before a name: it is that of a variable alone."""
-INSIDE = "."
-"""Before a name: it is that of an attribute or a key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +37,8 @@ class Use:
     """File and first line of each function that was called; empty where that was not seen, and all count."""
     writes: frozenset[tuple[str, int]] = frozenset()
     """File and line of code during which files were written."""
+    marking: tuple[str, int] = ("", 0)
+    """File and first line of the function that makes the marks."""
 
     def decides(self, name: str, *, there: bool = True) -> bool:
         """Return whether a comparison with a variable, attribute or key of this name guards more than a message.
@@ -70,9 +71,40 @@ class Use:
         """
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _reading(file))
 
+    def hands(self, path: str) -> bool:
+        """Return whether code may hand a value to a function, whose parameter has its name: it takes it otherwise.
+
+        A variable is taken where it is one: in the function that makes the marks, or where it is no other's own.
+
+        Args:
+            path: Path of the value, without the function or module that it is in.
+        """
+        words = re.findall(r"\w+", path) or [path]
+        if not path.isidentifier():
+            name = INSIDE + words[-1]
+            spread = any(not _spread(file).isdisjoint(words[:-1]) for file in self.files)
+            further = any(name in more and self.ran(of, line) for of in self.files for line, _, more in _feeding(of))
+            return spread or further or (self.reads(name) and not self.sets(words[-1]))
+        return any(
+            VARIABLE + path in others
+            and self.ran(file, line)
+            and ((file, line) == self.marking or path not in bound_names(source_tree(file)).get(line, ()))
+            for file in self.files
+            for line, _, others in _feeding(file)
+        )
+
     def uses(self, name: str) -> bool:
         """Return whether code takes what a container of this name holds, beside changing it: orders suspects."""
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _using(file))
+
+    def feeds_itself(self, name: str) -> bool:
+        """Return whether code takes a name for its own next value alone, as the last rows used.
+
+        Args:
+            name: The name; after `VARIABLE` or `INSIDE` it is one of a variable alone, or of an attribute or a key.
+        """
+        found = [one for file in self.files for line, *one in _feeding(file) if self.ran(file, line)]
+        return any(name in own for own, _ in found) and not any(name in others for _, others in found)
 
     def fills(self, name: str) -> bool:
         """Return whether a table or a mask of this name is filled on demand: orders suspects."""
@@ -249,6 +281,65 @@ def _using(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
                 if id(node) not in changed:
                     found.setdefault(line, set()).add(name)
     return tuple((line, frozenset(names)) for line, names in found.items())
+
+
+@functools.lru_cache(maxsize=64)
+def _feeding(file: str) -> tuple[tuple[int, frozenset[str], frozenset[str]], ...]:
+    """Return for each function, by its first line, the names taken for their own next value, and those for more."""
+    tree = source_tree(file)
+    own: dict[int, set[str]] = {}
+    others: dict[int, set[str]] = {}
+    inside: set[int] = set()
+    for node, line in by_function(tree):
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and is_message(node, tree)):
+            inside.update(map(id, ast.walk(node)))  # what stands in a text is no number any more
+        for target, value in _assignments(node):
+            (name,) = _last_name(target) or ("",)
+            taken = [one for one in ast.walk(value) if name and name in _taken_name(one)]
+            calls = [one for one in ast.walk(value) if isinstance(one, ast.Call) and called_name(one) not in _PLAIN]
+            given = {id(part) for one in calls for part in ast.walk(one)}
+            if name and not any(id(one) in given for one in taken) and (taken or isinstance(node, ast.AugAssign)):
+                own.setdefault(line, set()).update((name, _prefix(target) + name))
+                inside.update(map(id, taken))
+    for node, line in by_function(tree):
+        if id(node) not in inside:
+            others.setdefault(line, set()).update(_taken_name(node))
+    return tuple((at, frozenset(own.get(at, ())), frozenset(others.get(at, ()))) for at in {*own, *others})
+
+
+def _assignments(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """Return what one statement assigns to what; of several values at once each pair."""
+    match node:
+        case ast.AugAssign(target=target, value=value):
+            return [(target, value)]
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            return list(zip(targets, values, strict=False))
+        case ast.Assign(targets=[target], value=value):
+            return [(target, value)]
+    return []
+
+
+def _taken_name(node: ast.AST) -> list[str]:
+    """Return the variable, attribute or key that an expression takes."""
+    if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", None), ast.Load):
+        return []
+    return [one for name in _last_name(node) for one in (name, _prefix(node) + name)]
+
+
+def _prefix(node: ast.expr) -> str:
+    return VARIABLE if isinstance(node, ast.Name) else INSIDE
+
+
+_PLAIN = ("min", "max", "abs", "float", "int", "round")
+"""Calls that give a value of their arguments and keep nothing."""
+
+
+@functools.lru_cache(maxsize=64)
+def _spread(file: str) -> frozenset[str]:
+    """Return the names of what calls take by its keys: `step(**settings)` names none of them."""
+    calls = (one for one in ast.walk(source_tree(file)) if isinstance(one, ast.Call))
+    tables = [keyword.value for call in calls for keyword in call.keywords if keyword.arg is None]
+    return frozenset(name for table in tables for name in names_in(table))
 
 
 @functools.lru_cache(maxsize=64)

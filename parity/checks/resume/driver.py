@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parity import sides
-from parity.capture import Leaf, differing
+from parity.capture import Leaf
 from parity.checks.judging import (
     NONE,
     EqualRunsEnvelope,
@@ -17,31 +17,27 @@ from parity.checks.judging import (
     Kill,
     Meant,
     Outcome,
-    ProcessStart,
     Uninterrupted,
     after_resume,
     begun_of,
     is_floating,
     is_unfinished,
-    judge_files,
     judge_printed,
     judge_resumed,
     judge_returned,
     judge_same,
     on_their_way,
-    own_folders,
 )
 from parity.checks.resume.intervals import Intervals
+from parity.checks.resume.left_files import LeftFiles, asks_for_start, read_files
 from parity.checks.resume.loss_curve import loss_curves
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.resume.taken import TakenValues
 from parity.checks.resume.trained import equal_so_far, lost_numbers
 from parity.checks.running import (
-    Reader,
     Request,
     Runner,
     Trace,
-    contents,
     copy_folder,
     list_folder,
     set_apart,
@@ -96,7 +92,7 @@ class Driver:
         self.reads: set[str] = set()
         """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
-        self._left: dict[str, Leaf] | None = None
+        self._left: dict[frozenset[str], dict[str, Leaf]] = {}
         self.taken = TakenValues(runner, root, self.whole)
         self._lock = threading.Lock()
 
@@ -237,9 +233,8 @@ class Driver:
             _judge_by(self.envelope, outcome, trace)
         live = not outcome.broken  # what is found from here on is what the run left or gave back
         if live and trace.end == "finished" and scenario.name != "best":
-            earlier = set(left) - self.reference.names if scenario.name == "extend" else set()
-            begun = begun_of(self.reference, trace, len(before))
-            for found in (self._judge_files(folder, trace, left, begun, earlier), self._judge_returned(trace)):
+            files = self._judge_files(scenario, trace, killed, folder, before, left)
+            for found in (files, self._judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
             if not outcome.broken and self.of_numbers:
@@ -270,30 +265,28 @@ class Driver:
         step = self.reference.marks[killed].step
         return Evidence(component, "function", step, "a run that continues", last, "at the resume")
 
-    def _judge_files(
-        self, folder: Path, trace: Trace, left: Collection[str], begun: ProcessStart, earlier: Collection[str] = ()
-    ) -> Outcome:
-        new = {name for name in trace.names if name not in left and name not in self.reference.names}
-        own = own_folders(new, self.reference.names)
-        readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
-        logs = self.reference.appended
-        with self._lock:  # it is the same for every scenario
-            if self._left is None:
-                self._left = contents(self.root / "reference", readers, logs)
-        expected, got = self._left, contents(folder, readers, logs)
-        steps = (trace.marks[0].step if trace.marks else 0, self.reference.marks[-1].step)
-        again = expected if self.envelope is None else self._noisy(expected, readers)
-        found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
-        if found.broken and self.envelope is None:
+    def _judge_files(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
+                     left: Collection[str]) -> Outcome:  # fmt: skip
+        grown = {name for one in (*before[1:], trace) for name in one.appended}
+        files = LeftFiles(self.reference, self.root / "reference", grown, self._left, self._lock)
+        judge = partial(files.judge, trace, folder, left, extended=scenario.name == "extend")
+        begun = begun_of(self.reference, trace, len(before))
+        again = None if self.envelope is None else files.without_noise(one.folder for one in self.equal_runs)
+        found = judge(again, begun)
+        if killed in self.copies and len(scenario.kills) == 1 and asks_for_start(found, begun):
+            start = self.root / f"begun-{scenario.name}"
+            copy_folder(self.copies[killed], start)
+            self.run(start, replace(self.asked(scenario), kill=0))
+            begun = replace(begun, written=frozenset((p, leaf.digest) for p, leaf in files.read(start).items()))
+            found = judge(again, begun)
+        if found.broken and again is None:
             self.full({})
-            again = contents(self.root / "once-more", readers, logs)
-            found = judge_files(expected, again, got, steps, own, logs, begun, earlier)
+            found = judge(files.read(self.root / "once-more"), begun)
         return found
 
     def _saved(self, killed: int) -> dict[str, Leaf]:
         """Return what the folder held at a kill."""
-        readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
-        return contents(self.copies[killed], readers, self.reference.appended) if killed in self.copies else {}
+        return read_files(self.copies[killed], self.reference.appended) if killed in self.copies else {}
 
     def _judge_returned(self, trace: Trace) -> Outcome:
         expected, end = self.reference.returned, self.reference.marks[-1].step
@@ -304,14 +297,6 @@ class Driver:
             again = {path: NONE if is_floating(leaf) else leaf for path, leaf in expected.items()}
             found = judge_returned(expected, again, trace.returned, end)
         return found
-
-    def _noisy(self, expected: Mapping[str, Leaf], readers: Sequence[Reader]) -> dict[str, Leaf]:
-        """Return what equal runs left, with nothing in the place of what they differ in or rounding moves."""
-        logs = self.reference.appended
-        left = [contents(trace.folder, readers, logs) for trace in self.equal_runs]
-        noise = {path for found in left for path in differing(expected, found)}
-        noise |= {path for path, leaf in expected.items() if is_floating(leaf)}
-        return {path: NONE if path in noise else leaf for path, leaf in expected.items()}
 
     def _drive_options(self, scenario: Scenario) -> Outcome:
         """Compare a run with other intervals: what is trained must not change."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -38,7 +37,7 @@ from parity.checks.resume.driver import Driver
 from parity.checks.resume.equal_runs import likely_cause, measure_envelope
 from parity.checks.resume.other_count import drive_scenario
 from parity.checks.resume.scenarios import Scenario, plan_scenarios
-from parity.checks.resume.trained import count_trained
+from parity.checks.resume.trained import count_trained, precision_of
 from parity.checks.running import (
     Request,
     Runner,
@@ -49,14 +48,11 @@ from parity.checks.running import (
     list_folder,
     set_apart,
 )
-from parity.contract import Precision
 from parity.errors import TrainerError
 from parity.policy import Rules
 from parity.results import Curves, Resumption, Suspect, Verdict
 
 __all__ = ["Session"]
-
-NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
 
 SHARED = ("random", "numpy.random", "torch.default_generator")
 """Paths of the generators that all code shares and that a check can put back."""
@@ -326,7 +322,7 @@ class Session:
             leaves=len(last.leaves),
             changed=trained,
             frameworks=self.driver.reference.frameworks,
-            precision=self._precision(),
+            precision=precision_of(self.driver.reference.marks),
             equal_runs=envelope.runs if envelope else 0,
             multiple=self.multiple if envelope else None,
             limit=LIMIT if envelope else None,
@@ -375,17 +371,12 @@ class Session:
         writes = frozenset((*self.driver.reference.writes, *again.writes))
         files = {self.driver.reference.code[0], *(file for file, _ in (*writes, *again.executed))} - {""}
         executed = again.executed | {self.driver.reference.code}
-        return Use(files=tuple(sorted(files)), executed=frozenset(executed), writes=writes)
-
-    def _precision(self) -> Precision:
-        """Return the narrowest floating type of the parameters, or of what else was trained; Python's is float64."""
-        leaves = self.driver.reference.marks[-1].snapshot.leaves
-        changed = [leaves[path] for path in varying(self.driver.reference.marks) if path in leaves]
-        trained = [leaf for leaf in changed if leaf.role in ("state", "array")]
-        params = [leaf for leaf in trained if leaf.component == "model.params"]
-        names = {re.split(r"\W", leaf.kind)[0] for leaf in params or trained or changed}
-        found = {"float64" if name == "float" else name for name in names}
-        return next((one for one in NARROW_FIRST if one in found), "float32")
+        return Use(
+            files=tuple(sorted(files)),
+            executed=frozenset(executed),
+            writes=writes,
+            marking=self.driver.reference.code,
+        )
 
     def _add(self, found: Sequence[Evidence], scenario: str) -> None:
         self.suspects += [suspect(e, scenario, advise(e, found)) for e in found[:MOST]]

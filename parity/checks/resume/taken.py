@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity.checks.judging import (
+    OUTER,
     Asked,
     Evidence,
     Outcome,
@@ -20,7 +21,18 @@ from parity.checks.judging import (
     sites_of,
     sites_of_choice,
 )
-from parity.checks.running import Access, Decision, DecisionSite, Mark, Request, Runner, Trace, Turn, is_unread
+from parity.checks.running import (
+    INSIDE,
+    Access,
+    Decision,
+    DecisionSite,
+    Mark,
+    Request,
+    Runner,
+    Trace,
+    Turn,
+    is_unread,
+)
 
 __all__ = ["TakenValues"]
 
@@ -76,7 +88,7 @@ class TakenValues:
                 lost.append(asked.evidence)
             else:  # an element is taken by its place, which no name tells: `optimizers[phase]`
                 taken_by = [one for one in asked.holders if not one.endswith("]")] if asked.holders else [path]
-                names[asked] = [(identifiers(one) or [one])[-1] for one in taken_by]
+                names[asked] = [_access_of(one, use) for one in taken_by]
         accesses = self._accesses(frozenset(name for found in names.values() for name in found), len(marks))
         for asked, found in names.items():
             steps, ever = (asked.first, asked.last), not asked.holders
@@ -107,8 +119,9 @@ class TakenValues:
         others = [e for e in here if e not in doubtful]
         if len(here) < 2 or not doubtful or broken[0] not in doubtful:
             return broken
-        accesses = self._accesses(frozenset(map(_name, doubtful)), marks)
-        unread = [e for e in doubtful if is_unread(_name(e), accesses, at + 1, at + 1, written=True, ever=False)]
+        by = {e: _access_of(e.path.removesuffix(".len"), use) for e in doubtful}
+        accesses = self._accesses(frozenset(by.values()), marks)
+        unread = [e for e in doubtful if is_unread(by[e], accesses, at + 1, at + 1, written=True, ever=False)]
         if not others and len(unread) == len(doubtful):
             return broken
         return [e for e in broken if e not in unread] + unread
@@ -117,7 +130,7 @@ class TakenValues:
         """Return those whose values conditions take, measured in a run that nothing stops."""
         sites = sites_of(use, {_name(e) for e in doubtful})
         decisions = self._decisions_at(sites, measured_alone=False)
-        return {e for e in doubtful if is_decided(e.path, decisions, marks)}
+        return {e for e in doubtful if is_decided(e.path, decisions, marks, use)}
 
     def _weighed(
         self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use, alike: Callable[[Trace], bool]
@@ -131,7 +144,7 @@ class TakenValues:
         decisions = self._decisions_at(frozenset().union(*sites.values()), measured_alone=True)
         turns: dict[Evidence, frozenset[Turn]] = {}
         for e in doubtful:
-            taken = {d.site for d in decisions if is_decided(e.path, [d], marks)}
+            taken = {d.site for d in decisions if is_decided(e.path, [d], marks, use)}
             if found := frozenset(turn for turn, at in sites.items() if at & taken):
                 turns[e] = found
         matter = self._those_that_matter(sorted(set(turns.values()), key=sorted), alike)
@@ -187,6 +200,15 @@ class TakenValues:
                 self._loads |= trace.loads if measured else {(name, at, "load") for name in new for at in every}
                 self._measured |= new
             return self._loads
+
+
+def _access_of(path: str, use: Use) -> str:
+    """Return by what accesses to a value are known: its last name, of an attribute or a key where code sets such one.
+
+    A variable of a closure has its path inside of the function, and is set by its name alone.
+    """
+    name = (identifiers(path) or [path])[-1]
+    return name if OUTER.sub("", path) == name or not use.sets(name) else INSIDE + name
 
 
 def _name(e: Evidence) -> str:

@@ -12,10 +12,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from parity.capture import Leaf, PathLeaves
-from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of
+from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of, varying
 from parity.checks.running import Mark, Trace
+from parity.contract import Precision
 
-__all__ = ["count_trained", "equal_so_far", "is_training", "lost_numbers", "put_back_later"]
+__all__ = ["count_trained", "equal_so_far", "is_training", "lost_numbers", "precision_of",
+           "put_back_later"]  # fmt: skip
 
 NUMBERS = re.compile(r"(numpy\.)?(float|complex)\d*|Fraction|Decimal")
 """Kinds of single numbers that a trainer without arrays moves."""
@@ -52,6 +54,8 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
     if whole:
         known, least = [p for p in there if _is_whole(p, last.leaves)], MOVES
     pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
+    again = sum(any(p in a and p in b and not b[p].same(a[p]) for a, b in pairs) for p in known)
+    least = MOVES if again >= TABLE else least
     if sum(any(p in b and not b[p].same(a.get(p)) for p in known) for a, b in pairs) < least:
         return 0, [], False
     some = ", ".join(sorted(known)[:3])
@@ -66,9 +70,11 @@ def _new_keys(first: PathLeaves, last: PathLeaves) -> list[str]:
     """
     found = []
     for path in last.keys() - first.keys():
-        at = max(path.rfind("."), path.rfind("["))
-        if at > 0 and f"{path[:at]}.len" in first and not path[at:].strip("[]").isdigit():
-            found.append(path)
+        for at in [at for at, letter in enumerate(path) if letter in ".["]:  # of tables in tables the outermost
+            if at > 0 and f"{path[:at]}.len" in first:
+                key = re.split(r"[.\[\]]", path[at + 1 :])[0]
+                found += [] if key.isdigit() else [path]
+                break
     return found
 
 
@@ -82,6 +88,10 @@ def _is_whole(path: str, leaves: PathLeaves) -> bool:
         return leaf.kind.startswith(("int", "uint", "bool"))
     return leaf.role == "scalar" and leaf.kind == "int" and f"{holder}.len" in leaves
 
+
+TABLE = 8
+"""Fewest numbers that change again, once they are there, of a table that is trained where its guess was wrong alone:
+what is recorded under a key stays as it is."""
 
 DIGITS = 6
 """Fewest digits of a number that is known again by them: 0.5 and 1.0 are in many files."""
@@ -185,3 +195,21 @@ def put_back_later(parted: Sequence[Collection[str]]) -> set[int]:
                 known, longest = known | here, max(longest, len(stretch))
         begin = None
     return found
+
+
+NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
+
+
+def precision_of(marks: Sequence[Mark]) -> Precision:
+    """Return the narrowest floating type of the parameters, or of what else was trained; Python's is float64.
+
+    Args:
+        marks: Marks of a run.
+    """
+    leaves = marks[-1].snapshot.leaves
+    changed = [leaves[path] for path in varying(marks) if path in leaves]
+    trained = [leaf for leaf in changed if leaf.role in ("state", "array")]
+    params = [leaf for leaf in trained if leaf.component == "model.params"]
+    names = {re.split(r"\W", leaf.kind)[0] for leaf in params or trained or changed}
+    found = {"float64" if name == "float" else name for name in names}
+    return next((one for one in NARROW_FIRST if one in found), "float32")

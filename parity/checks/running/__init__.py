@@ -4,10 +4,11 @@ Knows no verdict: what a trace means is said in `parity.checks.judging`.
 """
 
 from parity.checks.running.child import tail_of
-from parity.checks.running.decoded import CURVES, Reader, contents
+from parity.checks.running.containers import is_database
+from parity.checks.running.decoded import CURVES, LINK, Reader, contents
 from parity.checks.running.folder import AtOriginalPath, copy_folder, is_log, list_folder, set_apart
 from parity.checks.running.inline import Train
-from parity.checks.running.loads import Access, Decision, DecisionSite, is_unread
+from parity.checks.running.loads import INSIDE, Access, Decision, DecisionSite, is_unread
 from parity.checks.running.nudge import Compute, Nudge
 from parity.checks.running.opening import RunMode, open_workdir, runner_of
 from parity.checks.running.recorder import Killed, MarkError
@@ -27,7 +28,9 @@ from parity.checks.running.turned import INVERSE, Turn, place_of
 __all__ = [
     "AT_ENTRY",
     "CURVES",
+    "INSIDE",
     "INVERSE",
+    "LINK",
     "SAVES",
     "Access",
     "AtOriginalPath",
@@ -50,6 +53,7 @@ __all__ = [
     "called_name",
     "contents",
     "copy_folder",
+    "is_database",
     "is_log",
     "is_unread",
     "list_folder",

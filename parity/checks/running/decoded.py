@@ -33,10 +33,13 @@ from parity.checks.running.folder import hidden, list_folder
 from parity.errors import ParityError
 from parity.storage import digest_range
 
-__all__ = ["CURVES", "Reader", "contents", "line_leaves"]
+__all__ = ["CURVES", "LINK", "Reader", "contents", "line_leaves"]
 
 Reader = Callable[[Path], Any]
 """Returns what a file or directory holds, or None if it is not of its kind."""
+
+LINK = "link"
+"""Kind of a link to a directory: what it points to, as it says."""
 
 MOST_BYTES = 64 << 20
 """Largest file whose content is decoded here; of a larger one that no adapter knows the bytes are compared."""
@@ -56,13 +59,17 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         folder: Folder of a run.
         readers: Asked in turn for every directory and file; the first that returns something is believed, and one
             that raises is passed over.
-        logs: Files that grow while a run goes: of lines that such a one holds twice the last one counts.
+        logs: Files that grow while a run goes: they are read line by line, and of lines that such a one holds twice
+            the last one counts.
     """
     shown = hidden(folder)
     walk = Walk(shown)
     read: list[Path] = []
-    for root, _, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
+    for root, folders, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
         path = Path(root)
+        for link in (path / name for name in sorted(folders) if (path / name).is_symlink()):
+            target = _shown(os.readlink(link), shown)
+            walk.add(f"{link.relative_to(folder)}:", Leaf("scalar", "file", LINK, target), lambda: None)
         if path == folder or any(parent in path.parents for parent in read):
             continue
         found = _first(readers, path)
@@ -82,11 +89,12 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         if is_curve(_head(path)):
             curves.setdefault(f"{name.rpartition('/')[0]}/{CURVES}".lstrip("/"), []).append(path)
             continue
-        found = _first((*readers, _read_plain), path)
+        found = _first((_read_grown, *readers, _read_plain) if name in logs else (*readers, _read_plain), path)
         if isinstance(found, _Text):
-            lines |= {
-                f"{name}: {key}": leaf for key, leaf in line_leaves(found.text, shown, log=name in logs).items()
-            }
+            here = line_leaves(found.text, shown, log=name in logs)
+            lines |= {f"{name}: {key}": leaf for key, leaf in here.items()}
+            if not here:  # that it is there says something all the same
+                walk.add(f"{name}:", Leaf("scalar", "file", "file[0]", ""), lambda: None)
         elif found is None:
             size = path.stat().st_size
             walk.add(f"{name}:", Leaf("scalar", "file", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
@@ -96,6 +104,13 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         walk.root(f"{name}: ", read_curves(path.read_bytes() for path in files))
     leaves = {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
     return leaves | lines
+
+
+def _shown(text: str, shown: dict[str, str]) -> str:
+    """Return a text with what stands for texts that differ between equal runs."""
+    for hide, show in shown.items():
+        text = text.replace(hide, show)
+    return text
 
 
 class _Text:
@@ -123,8 +138,7 @@ def line_leaves(text: str, shown: dict[str, str], *, log: bool = True) -> dict[s
     found: dict[str, Leaf] = {}
     counts: dict[str, int] = {}
     for line in text.splitlines()[:MOST_LINES]:
-        for hide, show in shown.items():
-            line = line.replace(hide, show)
+        line = _shown(line, shown)
         numbers = list(_NUMBER.finditer(line))
         first = next((at for at, number in enumerate(numbers) if _WHOLE.match(number[0])), None)
         key, end, rest = "", 0, []
@@ -169,6 +183,22 @@ def _read_plain(path: Path) -> Any:
     return _decoded(path.read_bytes())
 
 
+def _read_grown(path: Path) -> Any:
+    """Return what a file holds that grows by lines or records: one alone is no document of its own."""
+    if path.stat().st_size > MOST_BYTES:
+        return None
+    data = path.read_bytes()
+    try:
+        if "\0" not in (text := data.decode("utf-8")):
+            return _Text(text)
+    except UnicodeDecodeError:
+        pass
+    found = _decoded(data)
+    several = len(pieces_of_pickles(data)) > 1 if data[:1] == b"\x80" else isinstance(found, list)
+    is_one = data[:6] == b"\x93NUMPY" or (data[:1] == b"\x80" and found is not None)
+    return [found] if is_one and not several else found
+
+
 def _decoded(data: bytes) -> Any:
     """Return what bytes are, by how they begin; None where that is not known."""
     if data[:6] == b"\x93NUMPY":
@@ -182,7 +212,8 @@ def _decoded(data: bytes) -> Any:
         return dict(_members(data))
     if data[:2] == b"\x1f\x8b":  # whose header has the time
         inside = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES)
-        return _or_bytes(inside)
+        found = _decoded(inside)
+        return inside if found is None else found
     if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"):
         return _inflated(data)
     if data[:1] == b"\x80" and data[-1:] == b".":

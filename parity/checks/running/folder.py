@@ -143,6 +143,24 @@ class LogGrowth:
     def __init__(self) -> None:
         self._held: dict[str, tuple[int, str]] = {}
         self._grown: dict[str, int] = {}
+        self._begun: set[str] = set()
+
+    def hold(self, folder: Path, names: Iterable[str]) -> None:
+        """Take what files hold before a process begins: it may add to one that had a single line or record so far.
+
+        Args:
+            folder: The folder of the run.
+            names: Names of files in it.
+        """
+        for name in names:
+            path = folder / name
+            try:
+                size = path.stat().st_size if path.is_file() else 0
+                if 0 < size <= MOST_LOG and (path.read_bytes().endswith(b"\n") or not _is_text(path)):
+                    self._held[name] = size, digest_range(path, 0, size)
+                    self._begun.add(name)
+            except OSError:  # it is gone meanwhile
+                continue
 
     def appended(self, folder: Path, changed: Iterable[str]) -> set[str]:
         """Return the files that did nothing but grow at their end, each time that they changed.
@@ -163,7 +181,7 @@ class LogGrowth:
             except OSError:  # it is gone meanwhile
                 continue
             if size:
-                sure = ENOUGH if keeps and _is_text(path) else 1
+                sure = ENOUGH if keeps and (name in self._begun or _is_text(path)) else 1
                 self._grown[name] = self._grown.get(name, 0) + sure if keeps else -(1 << 30)
         return {name for name, sure in self._grown.items() if sure >= ENOUGH}
 

@@ -18,7 +18,7 @@ from parity.checks.running.folder import hidden
 from parity.checks.running.printed import keep_printed
 from parity.checks.running.rank import Rank
 from parity.checks.running.recorder import Killed, MarkError, Recorder
-from parity.checks.running.regions import fresh_process, save_process_state, seeds_on_import
+from parity.checks.running.regions import fresh_process, save_arithmetic, save_process_state, seeds_on_import
 from parity.checks.running.run import Request, Trace, TraceWriter
 from parity.checks.running.source import writes
 from parity.checks.running.turned import TooLong, turned
@@ -39,6 +39,7 @@ class InlineRunner:
     def __init__(self, train: Train) -> None:
         self._train = train
         self._state = ExitStack()
+        self._arithmetic: Callable[[], None] = save_arithmetic()
         self._before: Callable[[], None] = fresh_process
         self._others = threading.enumerate()
         self._suspended: list[GeneratorType[Any, Any, Any]] = []
@@ -46,6 +47,7 @@ class InlineRunner:
 
     def __enter__(self) -> InlineRunner:
         put_back = save_process_state()
+        self._arithmetic = save_arithmetic()
         self._state.callback(put_back)
         if seeds_on_import(_unwrap(self._train)):  # what it seeded is the beginning of every process
             self._before = put_back
@@ -62,6 +64,7 @@ class InlineRunner:
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once."""
+        self._arithmetic()
         return run_function(self._train, folder, request, suspended=self._suspended, before=self._before,
                             others=self._others)  # fmt: skip
 

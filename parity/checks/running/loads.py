@@ -19,7 +19,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["Access", "Decision", "DecisionSite", "DecisionWatch", "LoadWatch", "is_unread"]
+__all__ = ["INSIDE", "Access", "Decision", "DecisionSite", "DecisionWatch", "LoadWatch", "is_unread"]
+
+INSIDE = "."
+"""Before a name: it is that of an attribute or a key, and no variable's."""
 
 AccessKind = Literal["load", "store"]
 Access = tuple[str, int, AccessKind]
@@ -30,7 +33,7 @@ class LoadWatch:
     """Notes the first access to each of some names after every mark.
 
     Args:
-        names: Identifiers: the last one of a path each.
+        names: Identifiers: the last one of a path each; after `INSIDE` variables of that name do not count.
         count: Returns how many marks there were.
         found: Takes the accesses.
         is_users: Returns whether a file is the trainer's.
@@ -94,9 +97,14 @@ def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[
             continue
         following = instructions[at + 1].opname if at + 1 < len(instructions) else ""
         for value, kind in zip(values, kinds if len(kinds) == len(values) else kinds * len(values), strict=False):
-            if isinstance(value, str) and value in names:
-                written = kind == "STORE" or (one.opname == "LOAD_CONST" and following == "STORE_SUBSCR")
-                found.setdefault(one.offset, []).append((value, "store" if written else "load"))
+            if not isinstance(value, str):
+                continue
+            # a parameter may have the name of the attribute that it is put into: `self.epoch = epoch`
+            inside = any(word in one.opname for word in ("ATTR", "METHOD", "CONST"))
+            known = (value, INSIDE + value) if inside else (value,)
+            written = kind == "STORE" or (one.opname == "LOAD_CONST" and following == "STORE_SUBSCR")
+            for name in names.intersection(known):
+                found.setdefault(one.offset, []).append((name, "store" if written else "load"))
     return found
 
 

@@ -76,6 +76,7 @@ class Recorder:
         self._called: set[CodeType] = set()
         self.entry = EntryWatch(request.entry, code, self._enter) if request.entry is not None else None
         self._growth = LogGrowth()
+        self._growth.hold(folder, self._begun)
 
     def mark_frame(self, step: int, frame: FrameType, state: Mapping[str, Any]) -> None:
         """Take a mark made by a call: raises `Killed` at the kill."""

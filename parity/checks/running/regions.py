@@ -92,12 +92,24 @@ def save_process_state() -> Callable[[], None]:
     """Return a function that puts generators and settings of this process back as they are now."""
     python, shared = random.getstate(), np.random.get_state()  # noqa: NPY002 - the state that all code shares
     frameworks = [adapter.set_aside() for adapter in sides.adapters().values()]
+    arithmetic = save_arithmetic()
 
     def put_back() -> None:
+        arithmetic()
         random.setstate(python)
         np.random.set_state(shared)  # noqa: NPY002
         for restore in frameworks:
             restore()
+
+    return put_back
+
+
+def save_arithmetic() -> Callable[[], None]:
+    """Return a function that has NumPy answer to an overflow, a division by zero and the like as it does now."""
+    errors = np.geterr()
+
+    def put_back() -> None:
+        np.seterr(**errors)
 
     return put_back
 

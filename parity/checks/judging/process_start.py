@@ -1,0 +1,111 @@
+"""How a process began: what it held from its first mark to its end, and what it had written by then.
+
+A resumed process says so in files that both leave: where it began, how many began before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parity.capture import Leaf
+from parity.checks.running import Trace
+
+__all__ = ["ProcessStart", "begun_of"]
+
+_NOTHING = ("0", "None", "False")
+
+
+@dataclass(frozen=True)
+class ProcessStart:
+    """How two processes began: what each held from its first mark to its end, and what it had written by then."""
+
+    values: frozenset[tuple[str, str]] = frozenset()
+    """Values that no step changed and that differ: of the uninterrupted run, and of the resumed one."""
+    files: frozenset[str] = frozenset()
+    """Files that the resumed process wrote before its first mark and not after it."""
+    restarts: int = 0
+    """Processes before it: what a trainer counts that counts its restarts."""
+    own: frozenset[tuple[str, str]] = frozenset()
+    """What the resumed process alone held from its first mark on, unchanged: last part of the path, and value."""
+    changed: frozenset[str] = frozenset()
+    """Files that it wrote before its first mark, and maybe after it too."""
+    at_start: frozenset[str] = frozenset()
+    """Files that both processes wrote before their first mark, and not after it: each one's own description."""
+    written: frozenset[tuple[str, str]] | None = None
+    """Paths and values in those, as they were at its first mark; None where nobody looked."""
+
+    def tells(self, name: str, leaf: Leaf, other: Leaf | None, start: int) -> bool:
+        """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step.
+
+        A count that was lost may be the same number (`missing: 12`): the process has to have known it when it began.
+
+        Args:
+            name: The file.
+            leaf: What the uninterrupted run left there.
+            other: What the resumed one left.
+            start: Completed steps at the resume.
+        """
+        if name in self.at_start and leaf.role in ("scalar", "record") and not leaf.kind.startswith("file["):
+            return True
+        if other is None or leaf.digest not in _NOTHING:
+            return False
+        text = leaf.digest == "None" and other.kind == "str"
+        if not text and other.digest not in (str(start), *map(str, range(1, self.restarts + 1)), "True"):
+            return False
+        if name in self.files:
+            return True
+        return any(
+            left in _NOTHING and right not in _NOTHING and (right == other.digest or text or other.digest == "True")
+            for left, right in self.values
+        )
+
+    def left(self, path: str, leaf: Leaf) -> bool:
+        """Return whether it left a value that nobody else did when it began, or held it from then on.
+
+        Where a file was written then, and nobody looked what held it, that is taken to be so.
+
+        Args:
+            path: The file, and the path in it.
+            leaf: The value.
+        """
+        name = path.partition(":")[0]
+        if (_last(path), leaf.digest) in self.own:
+            return True
+        return name in self.changed and (self.written is None or (path, leaf.digest) in self.written)
+
+
+def _last(path: str) -> str:
+    """Return the last attribute, key or number of a path."""
+    return path[max(path.rfind("["), path.rfind("."), path.rfind(" ") + 1) :]
+
+
+def begun_of(reference: Trace, resumed: Trace, restarts: int = 0) -> ProcessStart:
+    """Return how an uninterrupted run and a resumed one began.
+
+    Args:
+        reference: The uninterrupted run.
+        resumed: The run of the process that resumed.
+        restarts: Processes that were killed before it.
+    """
+    if not resumed.marks:
+        return ProcessStart()
+    first, later = resumed.marks[0], {name for mark in resumed.marks[1:] for name in mark.saved}
+    theirs = {name for mark in reference.marks[1:] for name in mark.saved}
+    kept = [_unchanged(trace) for trace in (reference, resumed)]
+    pairs = {(leaf.digest, kept[1][path].digest) for path, leaf in kept[0].items() if path in kept[1]}
+    known = {path for mark in reference.marks for path in mark.snapshot.leaves}
+    return ProcessStart(
+        frozenset(pair for pair in pairs if pair[0] != pair[1]),
+        frozenset(first.saved) - later,
+        restarts,
+        frozenset((_last(path), leaf.digest) for path, leaf in kept[1].items() if path not in known),
+        frozenset(first.saved),
+        (frozenset(first.saved) - later) & (frozenset(reference.marks[0].saved) - theirs),
+    )
+
+
+def _unchanged(trace: Trace) -> dict[str, Leaf]:
+    """Return the plain values that are the same at all marks of a run."""
+    first, *others = (mark.snapshot.leaves for mark in trace.marks)
+    found = {path: leaf for path, leaf in first.items() if leaf.role == "scalar"}
+    return {path: leaf for path, leaf in found.items() if all(leaf.same(later.get(path)) for later in others)}

@@ -1,0 +1,70 @@
+"""Which files there are, and where links to directories point, is what a run leaves too."""
+
+import math
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.live.small_loops import check, first
+
+
+def marks(folder: Path, total: float) -> None:
+    (folder / f"v{int(total * 7) % 50}").touch()
+
+
+def links(folder: Path, total: float) -> None:
+    for name in ("small", "large"):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "note.txt").write_text(name)
+    if os.path.lexists(folder / "now"):
+        os.unlink(folder / "now")
+    os.symlink("large" if total > 6 else "small", folder / "now")
+
+
+@pytest.mark.parametrize("leave", [marks, links])
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_a_run_leaves(leave: object, lost: bool) -> None:
+    assert callable(leave)
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, start, total, path = np.ones(2), 0, 0.0, folder / "state.pkl"
+        if path.exists():
+            w, start, kept = pickle.loads(path.read_bytes())
+            total = 0.0 if lost else kept
+        for number in range(start, steps):
+            yield number
+            error = w - math.sin(number)
+            w, total = w - 0.3 * error, total + float(abs(error).max())
+            if number % 4 == 3:
+                leave(folder, total)
+                path.write_bytes(pickle.dumps((w, number + 1, 0.0 if lost else total)))
+
+    found = check(train, scenarios=("kill",))
+    assert found.verdict == ("broken" if lost else "holds"), found
+    if lost:
+        assert first(found) == "total"
+
+
+def test_a_link_to_the_folder_of_a_process_is_its_own() -> None:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, start, path = np.ones(2), 0, folder / "state.pkl"
+        if path.exists():
+            w, start = pickle.loads(path.read_bytes())
+        mine = folder / f"version_{len(list(folder.glob('version_*')))}"
+        mine.mkdir()
+        (mine / "began.txt").write_text(f"at {start}\n")
+        if os.path.lexists(folder / "newest"):
+            os.unlink(folder / "newest")
+        os.symlink(mine.name, folder / "newest")
+        for number in range(start, steps):
+            yield number
+            w = w - 0.3 * (w - math.sin(number))
+            if number % 4 == 3:
+                path.write_bytes(pickle.dumps((w, number + 1)))
+
+    found = check(train)
+    assert found.verdict == "holds", found
