@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Float64s", "coefficient", "fits", "least_difference", "tolerance", "what_differs"]
+__all__ = ["Float64s", "HowMade", "coefficient", "fits", "least_difference", "tolerance", "what_differs"]
 
 Float64s: TypeAlias = NDArray[np.float64]
 HowMade = TypeVar("HowMade")
