@@ -43,7 +43,7 @@ def part_of(number: int, shape: tuple[int, ...], p: nn.Parameter, mesh: Mesh) ->
         assert here is not None, f"{shape}: this process is not in {p.device_mesh}"
         box = here
         placed: Mapping[str, Any] = dict(zip(p.device_mesh.mesh_dim_names or (), p.placements, strict=True))
-        # of Shard, and of _StridedShard, which is none (torch 2.13)
+        # of Shard, and of _StridedShard, which is not a Shard (torch 2.13)
         split = [axis for axis in reversed(MESH_AXES) if getattr(placed.get(axis), "dim", None) is not None]
     local = nn.Parameter(p.to_local().detach()) if isinstance(p, DTensor) else p
     same = [axis for axis in MESH_AXES if axis not in split]

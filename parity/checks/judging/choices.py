@@ -88,7 +88,7 @@ def _tests(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _picked_by(node: ast.AST, tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield what a choice is made by; nothing where a node is none, or where turning it would call something."""
+    """Yield what a choice is made by; nothing where a node is not one, or where turning it would call something."""
     match node:
         case ast.IfExp(test=test, body=body, orelse=orelse):
             if is_plain(body) and is_plain(orelse):
