@@ -47,7 +47,12 @@ class Alike:
 
 
 def gap(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the distance of two arrays of one shape, relative to the larger; 0 for two of zeros."""
+    """Return the distance of two arrays of one shape, relative to the larger; 0 for two of zeros.
+
+    Args:
+        a: One array, float64.
+        b: The other, of the same shape.
+    """
     scale = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
     return float(np.linalg.norm(a - b)) / scale if scale else 0.0
 
