@@ -30,13 +30,19 @@ results: setup  ## docs/results.md and the figures of the README, from a real ru
 	$(BIN)/python -m benchmarks.results $(REPORTS)/results/check.json $(addprefix --bench ,$(wildcard $(REPORTS)/bench*.json)) \
 	  $(addprefix --before ,$(wildcard $(REPORTS)/before*.json))
 
+# Hundreds of interpreters that the tests start import the product: compiled once, also where PYTHONDONTWRITEBYTECODE is set.
+COMPILED = @$(BIN)/python -m compileall -q -j $(WORKERS) parity jax_side torch_side
+
 test: setup packages  ## the tests
+	$(COMPILED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
 
 test-quick: setup  ## what breaks first, in about two minutes: folders and marks, see tests/quick.py
+	$(COMPILED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quick tests
 
 soak: setup packages  ## the full product of presets, precisions and sides; 500 kills, ten times the crashes
+	$(COMPILED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m soak tests
 
 # Large pages for large arrays: docs/checkpoints.md.

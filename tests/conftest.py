@@ -31,8 +31,13 @@ CACHE_BYTES = 4 << 30
 it is not reached, JAX would look at all that is there for each program it adds: a minute for three thousand."""
 
 
-def pytest_configure() -> None:
-    """Hear the signals that tests send, also where `nohup` or a shell in the background has had them ignored."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Hear the signals that tests send, also where `nohup` or a shell in the background has had them ignored.
+
+    The product is imported as it is: pytest rewrites the assertions of a package that is installed for editing and
+    has a plugin, all modules of it, in every test process: 1.6 of 20 s of a processor before the first test.
+    """
+    getattr(config.pluginmanager.rewrite_hook, "_must_rewrite", set()).discard("parity")
     for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)

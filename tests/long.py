@@ -6,6 +6,12 @@ case; of tests whose cases are all long, the shortest stays.
 
 __all__ = ["LONG", "is_long"]
 
+FAULTS_OF_PORTS = (
+    *("beta1", "beta2", "clip", "decay", "ema", "epsilon", "forward", "frozen", "gradient", "late", "loss", "order"),
+    *("rate", "start"),
+)
+"""Of `tests/ports/test_twins.py`; the others stay in the gate, in float64 and below."""
+
 LONG: dict[str, dict[str, tuple[str, ...]]] = {
     "architecture/test_imports.py": {
         "test_importing_a_side_loads_its_own_framework_only_and_starts_no_device": ("jax_side-foreign0",),
@@ -703,38 +709,8 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "ports/test_twins.py": {
         "test_a_port_with_other_names_layouts_and_sums_trains_alike": ("train_narrow-float32",),
-        "test_below_float64_every_fault_is_found": (
-            "beta1",
-            "beta2",
-            "clip",
-            "decay",
-            "ema",
-            "epsilon",
-            "forward",
-            "frozen",
-            "gradient",
-            "late",
-            "loss",
-            "order",
-            "rate",
-            "start",
-        ),
-        "test_every_fault_of_a_port_is_found_and_its_component_comes_first": (
-            "beta1",
-            "beta2",
-            "clip",
-            "decay",
-            "ema",
-            "epsilon",
-            "forward",
-            "frozen",
-            "gradient",
-            "late",
-            "loss",
-            "order",
-            "rate",
-            "start",
-        ),
+        "test_below_float64_every_fault_is_found": FAULTS_OF_PORTS,
+        "test_every_fault_of_a_port_is_found_and_its_component_comes_first": FAULTS_OF_PORTS,
         "test_noise_is_measured_until_it_decides": ("float32, another", "float64"),
         "test_what_ports_to_nnx_get_wrong_is_named": ("beta2", "decay"),
     },

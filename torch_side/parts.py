@@ -36,14 +36,21 @@ class Held:
 
 
 def part_of(number: int, shape: tuple[int, ...], p: nn.Parameter, mesh: Mesh) -> Held:
-    """Return the part of a parameter that is here; `model` split it before `fsdp` did."""
+    """Return the part of a parameter that is here; `model` split it before `fsdp` did.
+
+    Args:
+        number: Place of the parameter in the model: which of the processes that hold the same elements writes it.
+        shape: Of the whole.
+        p: The parameter, a DTensor where it is split.
+        mesh: The devices.
+    """
     box, split = tuple((0, size) for size in shape), []
     if isinstance(p, DTensor):
         here = box_of(p)
         assert here is not None, f"{shape}: this process is not in {p.device_mesh}"
         box = here
         placed: Mapping[str, Any] = dict(zip(p.device_mesh.mesh_dim_names or (), p.placements, strict=True))
-        # of Shard, and of _StridedShard, which is none (torch 2.13)
+        # of Shard, and of _StridedShard, which is not a Shard (torch 2.13)
         split = [axis for axis in reversed(MESH_AXES) if getattr(placed.get(axis), "dim", None) is not None]
     local = nn.Parameter(p.to_local().detach()) if isinstance(p, DTensor) else p
     same = [axis for axis in MESH_AXES if axis not in split]
@@ -81,7 +88,12 @@ def map_parts(
 
 
 def cut(value: Tensor, part: Held) -> Tensor:
-    """Return a copy of the elements of a whole tensor that a process holds; one that is cut already, as it is."""
+    """Return a copy of the elements of a whole tensor that a process holds; one that is cut already, as it is.
+
+    Args:
+        value: Of the shape of the whole, or of the part.
+        part: What this process holds.
+    """
     if value.shape == part.local.shape != part.shape:
         return value
     return value[tuple(slice(low, high) for low, high in part.box)].clone()
@@ -89,6 +101,10 @@ def cut(value: Tensor, part: Held) -> Tensor:
 
 def gathered(value: Tensor, part: Held) -> Tensor:
     """Return a whole tensor from the parts of all processes, each of which calls this.
+
+    Args:
+        value: What this process holds, of the shape of the part.
+        part: Which part that is.
 
     Numerics: bits are moved: they are added up as bytes of which all but one are zero, where numbers would lose the
     sign of a zero.

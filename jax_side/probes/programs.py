@@ -173,7 +173,7 @@ class _Evaluator:
 
 
 def _arrays(values: Sequence[Any]) -> tuple[NDArray[Any], ...]:
-    """Return arrays of NumPy; what is none, such as a key of random numbers, as an empty one."""
+    """Return arrays of NumPy; what is not one, such as a key of random numbers, as an empty one."""
     return tuple(
         np.zeros(0) if jnp.issubdtype(getattr(one, "dtype", np.float64), jax.dtypes.extended) else _wide(one)
         for one in values
@@ -181,7 +181,7 @@ def _arrays(values: Sequence[Any]) -> tuple[NDArray[Any], ...]:
 
 
 def _plain(value: Any) -> NDArray[Any] | None:
-    """Return an array of NumPy, a floating one in float64; None where it is none, such as a key of random numbers."""
+    """Return an array of NumPy, a floating one in float64; None for all else, such as a key of random numbers."""
     if jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended):
         return None
     return _wide(value)

@@ -58,11 +58,19 @@ def is_of_user(module: str | None) -> bool:
     if not module:
         return False
     root = module.partition(".")[0]
-    return _is_of_user(module, root, id(sys.modules.get(root)), id(sys.modules.get(module)))
+    package, held = sys.modules.get(root), sys.modules.get(module)
+    known = _asked.get(module)
+    # compared by `is`: each call of `id` raises an audit event, and one capture asks for some five hundred modules
+    if known is None or known[0] is not package or known[1] is not held:
+        known = _asked[module] = package, held, _is_of_user(module, root)
+    return known[2]
 
 
-@functools.lru_cache(maxsize=1 << 14)  # every capture asks for the same ones
-def _is_of_user(module: str, root: str, of_root: int, of_module: int) -> bool:
+_asked: dict[str, tuple[ModuleType | None, ModuleType | None, bool]] = {}
+"""Name of a module to its package and itself as they were when it was asked for, and the answer."""
+
+
+def _is_of_user(module: str, root: str) -> bool:
     if root == "parity" or root in sys.builtin_module_names:
         return False
     for name in dict.fromkeys((root, module)):
@@ -217,14 +225,14 @@ def _put_on_libraries(mine: Mapping[str, ModuleType]) -> Iterator[tuple[str, Any
         done: set[int] = set()
         while waiting:
             target = waiting.pop()
-            if not is_a(target, ModuleType, type) or id(target) in done:
+            if not is_a(target, ModuleType, type) or (identity := id(target)) in done:
                 continue
-            done.add(id(target))
+            done.add(identity)
             path = class_path(target) if is_a(target, type) else f"{target.__name__}:"
             if is_of_user(path.partition(":")[0]):
                 continue
             content = vars(target)
-            waiting += [content[word] for word in used & content.keys()]
+            waiting += [content[word] for word in used if word in content]
             for attribute in stored & content.keys():
                 where = f"{path}{'' if path.endswith(':') else '.'}{attribute}"
                 if where not in shown and not _is_code(content[attribute]) and not _is_dunder(attribute):

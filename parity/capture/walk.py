@@ -280,7 +280,7 @@ class Walk:
 
     def _open(self, path: str, value: Any) -> None:
         """Show the attributes that a subclass of a known kind has beside what its kind says."""
-        if id(value) in self._opened or not type(value).__flags__ & _ON_THE_HEAP:
+        if not type(value).__flags__ & _ON_THE_HEAP or id(value) in self._opened:
             return
         self._opened.add(id(value))
         self._held.append(value)

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from parity.checks.runs import compare_runs
     from parity.checks.scenarios import MEANINGS, QUICK, scenario_names
     from parity.checks.scratch import remove_scratch, scratch_directory
-    from parity.checks.traces import MOST_STEPS, digest_batches, digest_leaves, trace, trace_validations
+    from parity.checks.traces import (
+        MOST_STEPS,
+        RESUMED_LABELS,
+        digest_batches,
+        digest_leaves,
+        losses,
+        trace,
+        trace_validations,
+    )
     from parity.checks.translating import least_squares, measure_optimizer
 
 __all__ = [
@@ -33,6 +41,7 @@ __all__ = [
     "MEANINGS",
     "MOST_STEPS",
     "QUICK",
+    "RESUMED_LABELS",
     "SEEDS",
     "WINDOW",
     "CurveGap",
@@ -51,6 +60,7 @@ __all__ = [
     "judge_curve",
     "last_step",
     "least_squares",
+    "losses",
     "measure_optimizer",
     "one_ulp_away",
     "remove_scratch",

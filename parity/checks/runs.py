@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from parity.checkpoints import compare
 from parity.checks.criteria import curve_gap
+from parity.checks.traces import losses
 from parity.contract import (
     StepRecord,
     Validation,
@@ -35,7 +36,7 @@ def compare_runs(a: RunDirectory, b: RunDirectory) -> RunComparison:
     left, right = (splice(read_records(run.steps, StepRecord)) for run in (a, b))
     validated = [splice(read_records(run.validations, Validation)) for run in (a, b)]
     whole = [{saved.step for saved in run.store.scan().whole} for run in (a, b)]
-    gap = curve_gap(*({step: record.loss for step, record in curve.items()} for curve in (left, right)))
+    gap = curve_gap(losses(left), losses(right))
     return RunComparison(
         fields=_fields_that_differ(a, b),
         steps=gap.steps,

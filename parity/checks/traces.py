@@ -11,7 +11,15 @@ import xxhash
 from parity.contract import StepRecord, Validation, same
 from parity.results import Curves, RecordedSeries, SeriesPair, Validations
 
-__all__ = ["MOST_STEPS", "digest_batches", "digest_leaves", "trace", "trace_validations"]
+__all__ = [
+    "MOST_STEPS",
+    "RESUMED_LABELS",
+    "digest_batches",
+    "digest_leaves",
+    "losses",
+    "trace",
+    "trace_validations",
+]
 
 MOST_STEPS = 400
 """Runs up to this length are kept whole."""
@@ -19,6 +27,9 @@ MOST_STEPS = 400
 BUCKETS = 80
 """A longer run is cut into this many stretches; of each stay its first step, both extremes of the loss, the largest
 gradient norm and the largest difference: at most five, so that `MOST_STEPS` holds for these too."""
+
+RESUMED_LABELS = ("uninterrupted", "killed and resumed")
+"""What the two runs of a resume check are called."""
 
 Steps = Mapping[int, StepRecord]
 
@@ -93,6 +104,11 @@ def trace_validations(reference: Mapping[int, Validation], other: Mapping[int, V
     first, second = (tuple(run[s].value if s in run else None for s in steps) for run in (reference, other))
     metric = next(iter((reference or other).values())).metric
     return Validations(metric=metric, steps=steps, value=(first, second))
+
+
+def losses(curve: Steps) -> dict[int, float]:
+    """Return step to loss."""
+    return {step: record.loss for step, record in curve.items()}
 
 
 def digest_batches(curve: Steps) -> str:

@@ -16,7 +16,15 @@ __all__ = ["note_position", "require_one_rate", "schedule_position", "steps_coun
 
 
 def require_one_rate(tree: Tree, optimizer: OptimizerPart) -> None:
-    """Check that the schedule and the optimizer have the same learning rate: both are of one position."""
+    """Check that the schedule and the optimizer have the same learning rate: both are of one position.
+
+    Args:
+        tree: The source.
+        optimizer: Its optimizer, with the rate of each group.
+
+    Raises:
+        CheckpointError: They have not: one was saved before and one after a step.
+    """
     rates = _plain([group.get("lr") for group in optimizer.groups])
     for key, one in _schedulers(tree):
         last = one.get("_last_lr")
@@ -45,7 +53,13 @@ def _schedulers(tree: Tree) -> Iterator[tuple[tuple[Key, ...], dict[str, Any]]]:
 
 
 def note_position(part: OptimizerPart, counted: int | None, ledger: Ledger) -> None:
-    """Say from where a schedule in JAX counts on, where neither a scheduler nor the optimizer tells it."""
+    """Say from where a schedule in JAX counts on, where neither a scheduler nor the optimizer tells it.
+
+    Args:
+        part: The optimizer.
+        counted: Steps that the checkpoint counts; None where it counts none.
+        ledger: Takes the note.
+    """
     if counted is None:
         why = f"schedules in JAX start at 0: {part.kind.name} counts no updates, and the checkpoint no steps"
     else:

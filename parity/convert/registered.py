@@ -22,7 +22,7 @@ class Registered:
     order: tuple[tuple[str, bool], ...]
     """Names as the modules register them, wrappers removed, and whether each is trained."""
     kind: str
-    """Class of its optimizer; empty where there is none, or it is none of torch.optim."""
+    """Class of its optimizer; empty where there is none, or it is not of torch.optim."""
     names: tuple[str, ...] | None
     """Names in the order of the optimizer, by the identity of its parameters; None where there is no optimizer."""
 

@@ -27,7 +27,7 @@ OWN = (
     *("dp_world_size", "mp_world_size", "checkpoint_parallel_dimensions", "ds_config", "ds_version"),
     *("sparse_tensor_module_names", "universal_checkpoint_info", "autoep_layers", "ds_autoep_layers"),
 )
-"""Keys of a file of model states that are DeepSpeed's; what is none of these is the caller's."""
+"""Keys of a file of model states that are DeepSpeed's; what is not one of these is the caller's."""
 
 MOVED = (
     *("module", "optimizer", "lr_scheduler", "global_steps"),

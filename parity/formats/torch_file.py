@@ -58,7 +58,7 @@ EXPANDED_BYTES = 256 << 20
 """Bytes that views may be larger by, such as masks that are expanded."""
 
 LONGEST_CLASS = 80
-"""Characters of the name of a storage's class that are looked at; a longer one is none."""
+"""Characters of the name of a storage's class that are looked at; a longer one is not the name of a class."""
 
 _LONE = re.compile(r"torch\.(?:storage\.)?(\w+)")
 

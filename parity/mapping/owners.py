@@ -37,6 +37,10 @@ def pair_slots(params: Sequence[Pair], a: Mapping[str, str], b: Mapping[str, str
 def owner_of(path: str, parameters: Sequence[str]) -> str | None:
     """Return the parameter that a slot belongs to: named in brackets, or by the longest common end of both paths.
 
+    Args:
+        path: Of the slot.
+        parameters: Paths of the parameters.
+
     Example:
         >>> owner_of("optimizer.state[model.0.weight].exp_avg", ["model.0.weight", "model.0.bias"])
         'model.0.weight'

@@ -104,7 +104,12 @@ def by_rules(a: Arrays, b: Arrays, component: str, rules: Iterable[PairRule]) ->
 
 
 def matching(rule: PairRule, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the paths of the trainer that a rule names, with the texts that its stars stand for."""
+    """Return the paths of the trainer that a rule names, with the texts that its stars stand for.
+
+    Args:
+        rule: Its first text may hold stars.
+        paths: Those of the trainer.
+    """
     takes = by_text(rule[0])
     matches = ((path, takes.fullmatch(path)) for path in paths)
     return {path: match.groups() for path, match in matches if match is not None}

@@ -17,9 +17,9 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from parity.checks import OnStep, ignore_step
+from parity.checks import OnStep, ignore_step, losses
 from parity.contract import Side, Trainer, child_environment, processes_needed
-from parity.reference.across import Envelope, StepCurve, agree, losses, measure_envelope, noise_floor, run_from
+from parity.reference.across import Envelope, StepCurve, agree, measure_envelope, noise_floor, run_from
 from parity.reference.drill import train_command
 from parity.reference.placements import NamedMesh
 from parity.reference.planned import RunEvidence, StartProcess, TrainingProcess, read_evidence, start_interpreter

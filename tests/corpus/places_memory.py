@@ -244,8 +244,7 @@ def mapping_proxy(first: Any) -> Ways:
     return lambda: proxy["slow"][0], lambda value: proxy["slow"].__setitem__(0, value)
 
 
-def queue(first: Any) -> Ways:
-    line: Queue[Any] = Queue()
+def in_a_line(line: Queue[Any] | SimpleQueue[Any], first: Any) -> Ways:
     line.put(first)
 
     def read() -> Any:
@@ -258,22 +257,14 @@ def queue(first: Any) -> Ways:
         line.put(value)
 
     return read, write
+
+
+def queue(first: Any) -> Ways:
+    return in_a_line(Queue(), first)
 
 
 def simple_queue(first: Any) -> Ways:
-    line: SimpleQueue[Any] = SimpleQueue()
-    line.put(first)
-
-    def read() -> Any:
-        value = line.get()
-        line.put(value)
-        return value
-
-    def write(value: Any) -> None:
-        line.get()
-        line.put(value)
-
-    return read, write
+    return in_a_line(SimpleQueue(), first)
 
 
 def keys_of_a_dict(first: Any) -> Ways:

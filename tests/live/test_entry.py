@@ -187,6 +187,13 @@ def restored(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -
     return int(state["step"])
 
 
+def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """Save what `restored` restores."""
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    torch.save(state, folder / "next.pt")
+    os.replace(folder / "next.pt", folder / "state.pt")
+
+
 def ahead_of_a_pool(start_pool: Callable[[], Any], lost: bool) -> Callable[[Path, int], Iterator[int]]:
     """Return a trainer whose next batches are made in other threads: which of them is ready, time decides."""
 
@@ -208,9 +215,7 @@ def ahead_of_a_pool(start_pool: Callable[[], Any], lost: bool) -> Callable[[Path
                 optimizer.zero_grad()
                 (model(x) - x[:, :2]).square().mean().backward()
                 optimizer.step()
-                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
-                torch.save(state, folder / "next.pt")
-                os.replace(folder / "next.pt", folder / "state.pt")
+                save(folder, model, optimizer, step + 1)
                 yield step + 1
 
     return train
@@ -304,9 +309,7 @@ def fed(*, lost: bool) -> Callable[[Path, int], Iterator[int]]:
             optimizer.zero_grad()
             (model(x) - x[:, :2]).square().mean().backward()
             optimizer.step()
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
-            torch.save(state, folder / "next.pt")
-            os.replace(folder / "next.pt", folder / "state.pt")
+            save(folder, model, optimizer, step + 1)
             yield step + 1
 
     return train

@@ -10,7 +10,7 @@ import pytest
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging import copies_apart
 from parity.checks.running import Mark
-from parity.checks.running.meeting import MeetingPlace
+from parity.checks.running.rank import MeetingPlace
 
 WHOLE = "replicas of processes [0, 1]"
 

@@ -38,7 +38,7 @@ class Located:
     store: Objects
     """The prefix of the run, or the place itself."""
     head: RemoteHead | None = None
-    """Of the run; None for what is none of ours."""
+    """Of the run; None for what is not ours."""
     step: int | None = None
     """The step, where one is named."""
 
@@ -107,7 +107,7 @@ def on_disk(
 
 @contextmanager
 def fetched_foreign(url: StoreUrl) -> Iterator[tuple[Path, dict[str, Version]]]:
-    """Fetch what is none of ours, and yield where it lies until the block ends, with the version of each object.
+    """Fetch what is not ours, and yield where it lies until the block ends, with the version of each object.
 
     Args:
         url: One object, which is fetched with the files that belong to it, or a place, with all objects below it.
@@ -169,7 +169,7 @@ def assemble_run(draft: Path, run: Path, step: int) -> None:
 
 
 def _fetch_foreign(store: Objects, home: Path) -> tuple[Path, dict[str, Version]]:
-    """Fetch what is none of ours: one object with the files that belong to it, or all objects below a place.
+    """Fetch what is not ours: one object with the files that belong to it, or all objects below a place.
 
     Args:
         store: The place.

@@ -122,7 +122,7 @@ class CheckpointManager(ABC):
             items: Name of an item to any tree that `save` takes. One of dicts with keys of text, lists and finite
                 scalars alone is written as JSON.
             metric: What the best checkpoint is judged by, if it was measured.
-            force: Whether the step is saved although it is none of the interval.
+            force: Whether the step is saved although it is not one of the interval.
 
         Returns:
             Whether it is saved: false where `should_save` says so.

@@ -4,7 +4,7 @@ Starts no run.
 """
 
 from parity.checks.judging.advice import advise, each_once, measured, suspect
-from parity.checks.judging.choices import ValueChoice, choices_of
+from parity.checks.judging.choices import ValueChoice, choices_of, say_unmeasured
 from parity.checks.judging.envelope import (
     LIMIT,
     RUNS,
@@ -44,7 +44,6 @@ from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
-from parity.checks.judging.unmeasured import say_unmeasured
 from parity.checks.judging.usage import Use
 
 __all__ = [

@@ -9,6 +9,7 @@ from parity.capture import TRAINED, Leaf, root_of
 from parity.checks.judging.counting import (
     compare,
     counts_by_role,
+    is_a_length,
     is_setting,
     may_be_the_cause,
     may_follow,
@@ -17,7 +18,6 @@ from parity.checks.judging.counting import (
 )
 from parity.checks.judging.equal_again import is_cleared_next, is_kept_loss, is_without_effect
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
-from parity.checks.judging.lengths import is_a_length
 from parity.checks.judging.ordering import DATA, find_replaced, identifiers, is_taken
 
 __all__ = ["Differences"]

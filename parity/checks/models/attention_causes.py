@@ -7,14 +7,14 @@ both are made to within rounding and one difference of the ways explains them; a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from parity.checks.models.fitting import Float64s, what_differs
+from parity.checks.models.fitting import Float64s, HowMade, what_differs
 
-__all__ = ["attention_cause"]
+__all__ = ["attention_cause", "attention_phrase"]
 
 _LARGEST = 2**21
 """Scores of a head of one sample, times the width, as of 64 places of 512: above, the ways are not tried."""
@@ -47,12 +47,31 @@ def attention_cause(befores: Sequence[Float64s], first: Float64s, second: Float6
         first: What one model made of it, float64[batch, time, width], before the projection of the output.
         second: What the other made of it.
     """
-    if first.ndim != 3 or first.shape != second.shape:
+    parts = _projections(befores, first.shape) if first.ndim == 3 else None
+    return attention_phrase(parts, first, second, _LARGEST, _tried, _differences)
+
+
+def attention_phrase(
+    parts: Sequence[Float64s] | None,
+    first: Float64s,
+    second: Float64s,
+    largest: int,
+    tried: Callable[[Sequence[Float64s], HowMade | None], Iterator[tuple[HowMade, Float64s]]],
+    differences: Callable[[HowMade, HowMade], list[str]],
+) -> str:
+    """Return what two attentions do differently, as a cause; empty where that is not known or too much to try.
+
+    Args:
+        parts: q, k and v, which agree in both; None where they are not to be seen.
+        first: What one model made of them, float64[batch, time, width].
+        second: What the other made of them.
+        largest: Scores of a head of one sample, times the width, above which no way is tried.
+        tried: As of `what_differs`.
+        differences: As of `what_differs`.
+    """
+    if parts is None or first.shape != second.shape or first.shape[1] ** 2 * first.shape[2] > largest:
         return ""
-    parts = _projections(befores, first.shape)
-    if parts is None or first.shape[1] ** 2 * first.shape[2] > _LARGEST:
-        return ""
-    phrase = what_differs(parts, first, second, _tried, _differences)
+    phrase = what_differs(parts, first, second, tried, differences)
     return f"attention: {phrase}" if phrase else ""
 
 

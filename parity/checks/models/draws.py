@@ -59,5 +59,10 @@ def drawn(shape: Sequence[int], kind: str, seed: Sequence[int]) -> NDArray[np.fl
 
 
 def weights(place: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the weights of an output, by which it counts in the sum that gradients are of."""
+    """Return the weights of an output, by which it counts in the sum that gradients are of.
+
+    Args:
+        place: Number of the output.
+        shape: Its shape; the weights, float64, have it too.
+    """
     return np.asarray(np.random.default_rng([23, place, *shape]).standard_normal(shape))

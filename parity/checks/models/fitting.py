@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Float64s", "coefficient", "fits", "least_difference", "tolerance", "what_differs"]
+__all__ = ["Float64s", "HowMade", "coefficient", "fits", "least_difference", "tolerance", "what_differs"]
 
 Float64s: TypeAlias = NDArray[np.float64]
 HowMade = TypeVar("HowMade")
@@ -19,13 +19,23 @@ def tolerance(first: Float64s, second: Float64s) -> float:
 
     1e-10 of the largest element, and at most a thousandth of what the two models are apart: what makes the values of
     both is no evidence of what they differ in.
+
+    Args:
+        first: Values of one model, float64, of any shape.
+        second: Those of the other, of the same shape.
     """
     largest = max(float(np.abs(first).max(initial=0.0)), float(np.abs(second).max(initial=0.0)))
     return min(1e-10 * largest, 1e-3 * float(np.abs(first - second).max(initial=0.0)))
 
 
 def fits(made: Float64s, values: Float64s, limit: float) -> bool:
-    """Return whether values are those that were made, to within a limit; never where one of them is not finite."""
+    """Return whether values are those that were made, to within a limit; never where one of them is not finite.
+
+    Args:
+        made: Values that were made again, float64.
+        values: Those of a model; of another shape they never fit.
+        limit: Largest absolute difference of an element.
+    """
     return made.shape == values.shape and bool(np.abs(made - values).max(initial=0.0) <= limit)
 
 
@@ -33,6 +43,11 @@ def coefficient(values: Float64s, term: Float64s, limit: float) -> float:
     """Return c where values are c times a term, to within a limit; 0 where they are not.
 
     Whole numbers are returned as such where rounding alone is between.
+
+    Args:
+        values: Values of a model, float64.
+        term: What they may be a multiple of; one of another shape is not it.
+        limit: Largest absolute difference of an element.
     """
     square = float((term * term).sum())
     if values.shape != term.shape or not square > 0.0:

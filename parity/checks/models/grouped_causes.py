@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from parity.checks.models.fitting import Float64s, what_differs
+from parity.checks.models.attention_causes import attention_phrase
+from parity.checks.models.fitting import Float64s
 
 __all__ = ["grouped_cause"]
 
@@ -54,13 +55,8 @@ def grouped_cause(befores: Sequence[Float64s], first: Float64s, second: Float64s
         first: What one model made of it, float64[batch, time, width], before the projection of the output.
         second: What the other made of it.
     """
-    if first.ndim != 3 or first.shape != second.shape:
-        return ""
-    parts = _projections(befores, first.shape)
-    if parts is None or first.shape[1] ** 2 * first.shape[2] > _LARGEST:
-        return ""
-    phrase = what_differs(parts, first, second, _tried, _differences)
-    return f"attention: {phrase}" if phrase else ""
+    parts = _projections(befores, first.shape) if first.ndim == 3 else None
+    return attention_phrase(parts, first, second, _LARGEST, _tried, _differences)
 
 
 def _projections(befores: Sequence[Float64s], shape: tuple[int, ...]) -> list[Float64s] | None:

@@ -57,7 +57,7 @@ def described(texts: Sequence[str], seed: int = 0) -> BothInputs:
         seed: Of the draws.
 
     Raises:
-        SpecError: A text that is none of these.
+        SpecError: A text that is not one of these.
 
     Example:
         >>> made = described(["i[2,4]<9", "f[1,3,2,2]->[0,2,3,1]"])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.models.pieces import LeafPart, turns
+from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
 
-__all__ = ["ALIKE", "CLEAR", "EQUAL", "SAME", "Alike", "gap", "match_pieces"]
+__all__ = ["ALIKE", "CLEAR", "EQUAL", "SAME", "Alike", "gap", "left_over", "match_pieces"]
 
 CLEAR = 0.1
 """How much nearer than any other a counterpart must be."""
@@ -46,7 +47,12 @@ class Alike:
 
 
 def gap(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the distance of two arrays of one shape, relative to the larger; 0 for two of zeros."""
+    """Return the distance of two arrays of one shape, relative to the larger; 0 for two of zeros.
+
+    Args:
+        a: One array, float64.
+        b: The other, of the same shape.
+    """
     scale = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
     return float(np.linalg.norm(a - b)) / scale if scale else 0.0
 
@@ -89,3 +95,30 @@ def match_pieces(
         if nearest <= alike and nearest <= CLEAR * following and following > SAME:
             found.append(Alike(firsts[i], seconds[j], axes, nearest, float(following)))
     return found
+
+
+def left_over(
+    firsts: Sequence[LeafPart],
+    seconds: Sequence[LeafPart],
+    told: Sequence[Alike],
+    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]],
+    left: PartArrays,
+    right: PartArrays,
+) -> list[tuple[list[LeafPart], list[LeafPart]]]:
+    """Return the pieces of both models that are not told yet and that a gradient reaches, those of one key together.
+
+    Args:
+        firsts: Of one model.
+        seconds: Of the other.
+        told: Pairs that are known.
+        quiet: Pieces of each whose gradient is rounding.
+        left: Gradients of the first.
+        right: Gradients of the other.
+    """
+    known = {one.first for one in told} | {one.second for one in told}
+    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
+    for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
+        for one in pieces:
+            if one not in known and one in grads and one not in quiet[at]:
+                classes[one.key][at].append(one)
+    return list(classes.values())

@@ -67,12 +67,21 @@ PartArrays = Mapping[LeafPart, NDArray[np.float64]]
 
 
 def key_of(kind: str, shape: Sequence[int]) -> ExtentsKey:
-    """Return the key of a shape."""
+    """Return the key of a shape.
+
+    Args:
+        kind: `parameter` or `statistic`.
+        shape: Its axes of length 1 count for nothing.
+    """
     return kind, tuple(sorted(n for n in shape if n != 1))
 
 
 def cut(shape: Sequence[int], cutting: Cutting) -> list[NDArray[np.int64]]:
     """Return where the elements of each piece lie, in the order of layers and parts.
+
+    Args:
+        shape: Of the leaf.
+        cutting: How it is cut.
 
     Example:
         >>> [one.tolist() for one in cut((4,), Cutting((4,), axis=0, extents=(1, 3)))]
@@ -116,6 +125,10 @@ def pieces_of(
 
 def turns(here: tuple[int, ...], there: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return the orders of axes that take one shape to another.
+
+    Args:
+        here: A shape.
+        there: Another; of another number of axes no order takes the one to it.
 
     Example:
         >>> turns((2, 3), (3, 2)), turns((2, 2), (2, 2))

@@ -7,15 +7,15 @@ nothing new is told. Last, all of it is looked at once more with values of its o
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from parity.checks.models.finer import finer_plans
-from parity.checks.models.likeness import ALIKE, CLEAR, EQUAL, Alike, gap, match_pieces
-from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, pieces_of
+from parity.checks.models.likeness import ALIKE, CLEAR, EQUAL, Alike, gap, left_over, match_pieces
+from parity.checks.models.pieces import LeafPart, PartArrays, pieces_of
 from parity.checks.models.plan import CutPlan, ShapeCounts, cut_plans
 from parity.checks.models.quiet import match_quiet
 from parity.checks.models.subjects import Subjects, own_values, values_of
@@ -141,13 +141,8 @@ def _round(
     right: PartArrays, quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], alike: float,
 ) -> list[Alike]:  # fmt: skip
     """Return what is told now and was not before."""
-    known = {one.first for one in told} | {one.second for one in told}
-    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
-    for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
-        for one in pieces:
-            if one not in known and one in grads and one not in quiet[at]:
-                classes[one.key][at].append(one)
-    return [match for here, there in classes.values() for match in match_pieces(here, there, left, right, alike)]
+    pairs = left_over(firsts, seconds, told, quiet, left, right)
+    return [match for here, there in pairs for match in match_pieces(here, there, left, right, alike)]
 
 
 def _confirm(

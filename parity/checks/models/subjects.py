@@ -105,6 +105,12 @@ def _turned(axes: Sequence[tuple[int, ...]]) -> Weigh:
 def align_outputs(a: ModelProbe, b: ModelProbe, left: Evaluation, right: Evaluation) -> list[tuple[int, ...]]:
     """Return, for each output, the order of axes that takes the first model's to the second's.
 
+    Args:
+        a: The first model, for messages.
+        b: The second.
+        left: What the first gives: arrays of [batch, ...].
+        right: What the second gives.
+
     Raises:
         SpecError: There are more of one, or shapes that do not fit.
     """
@@ -147,7 +153,12 @@ def values_of(
 
 
 def own_values(matches: Sequence[Alike], seed: int) -> tuple[dict[LeafPart, NDArray[np.float64]], ...]:
-    """Return values of their own for pieces that were matched, the same in both models."""
+    """Return values of their own for pieces that were matched, the same in both models.
+
+    Args:
+        matches: Pairs of pieces; the second gets the values of the first, with its axes turned.
+        seed: Of the draws.
+    """
     left: dict[LeafPart, NDArray[np.float64]] = {}
     right: dict[LeafPart, NDArray[np.float64]] = {}
     for at, one in enumerate(matches):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
-from parity.checks.models.likeness import SAME, Alike, gap
-from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
+from parity.checks.models.likeness import SAME, Alike, gap, left_over
+from parity.checks.models.pieces import LeafPart, PartArrays, turns
 from parity.checks.models.subjects import Subjects, own_values, values_of
 
 __all__ = ["break_ties"]
@@ -26,13 +25,7 @@ def break_ties(
     Two models that compute the same do so with one pair moved only where it is one: but for pieces that may change
     places, where several fit and nothing is told.
     """
-    known = {one.first for one in told} | {one.second for one in told}
-    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
-    for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
-        for one in pieces:
-            if one not in known and one in grads and one not in quiet[at]:
-                classes[one.key][at].append(one)
-    for here, there in classes.values():
+    for here, there in left_over(firsts, seconds, told, quiet, left, right):
         for piece in here:
             tries = [
                 (other, axes)

@@ -156,7 +156,7 @@ def kept_steps(marked: Sequence[int], size: int) -> list[int]:
 
 
 def scalar_of(value: Any) -> float:
-    """Return a kept value as a number; NaN if it is none."""
+    """Return a kept value as a number; NaN if it is not one."""
     try:
         return float(np.asarray(value).reshape(-1)[0])
     except (TypeError, ValueError, IndexError):

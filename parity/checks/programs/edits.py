@@ -46,7 +46,13 @@ def edit_of(make: Any) -> OperationEdit:
 
 
 def nearest(operations: Sequence[ProgramOperation], at: int, shape: tuple[int, ...]) -> list[int]:
-    """Return the nearest operations before one with an output of a shape, each value once."""
+    """Return the nearest operations before one with an output of a shape, each value once.
+
+    Args:
+        operations: All of a program, in order.
+        at: Number of the one before which they lie.
+        shape: Of their only output, which is floating.
+    """
     found: list[int] = []
     for source in sorted(operations[at].before, reverse=True):
         outputs = operations[source].outputs
@@ -67,7 +73,12 @@ def computed(function: Callable[..., Any], *args: FloatNumbers) -> FloatNumbers:
 
 
 def equal(a: FloatNumbers, b: FloatNumbers) -> bool:
-    """Return whether two arrays are one but for rounding; never where one is not finite."""
+    """Return whether two arrays are one but for rounding; never where one is not finite.
+
+    Args:
+        a: One array.
+        b: The other, whose largest element gives the scale: 1e-11 of it passes.
+    """
     if a.shape != b.shape or not np.isfinite(b).all():
         return False
     return bool(np.abs(a - b).max(initial=0.0) <= 1e-11 * float(np.abs(b).max(initial=0.0)))

@@ -85,7 +85,7 @@ def clip_values_cause(walk: TwoWalks) -> str:
 
 
 def whole_times(ratio: float, close: float) -> str:
-    """Return a ratio that is a whole number of at least 2, or one by such a number; empty where it is none.
+    """Return a ratio that is a whole number of at least 2, or one by such a number; empty where it is neither.
 
     Args:
         ratio: Of two gradients.

@@ -61,7 +61,7 @@ def tail_unlike(a: NDArray[np.float64], b: NDArray[np.float64], chance: float) -
     Args:
         a: Draws here, flat.
         b: As many there.
-        chance: Below which it is none.
+        chance: Probability below which it is not taken for chance.
 
     Numerics: of equal distributions each of the largest m of both is on either side alike, so that all of them are on
     one by a chance of 2 ** (1 - m), whatever the distribution is.

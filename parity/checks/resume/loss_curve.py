@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from parity.checks.running import Trace
-from parity.checks.traces import trace
+from parity.checks.traces import RESUMED_LABELS, trace
 from parity.contract import StepRecord
 from parity.results import Curves
 
 __all__ = ["loss_curves"]
-
-LABELS = ("uninterrupted", "killed and resumed")
 
 
 def loss_curves(reference: Trace, before: Sequence[Trace], resumed: Trace, killed: int) -> Curves | None:
@@ -38,7 +36,7 @@ def loss_curves(reference: Trace, before: Sequence[Trace], resumed: Trace, kille
     found = trace(
         _records((step, found[path]) for step, found in whole.items() if path in found),
         _records(other.items()),
-        LABELS,
+        RESUMED_LABELS,
         kills=(killed,),
         resumes=(resume,),
     )

@@ -23,9 +23,8 @@ from typing import Any
 
 from parity.checks.running.child import run_child, tail_of
 from parity.checks.running.inline import Train
-from parity.checks.running.meeting import HOST, MeetingPlace
 from parity.checks.running.process import by_file, receive
-from parity.checks.running.rank import Rank
+from parity.checks.running.rank import HOST, MeetingPlace, Rank
 from parity.checks.running.run import Request, Trace
 from parity.errors import SpecError, TrainerError
 from parity.forks import kill_tree

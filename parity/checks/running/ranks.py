@@ -15,9 +15,8 @@ from typing import TypeVar
 from parity.capture import Leaf, StateSnapshot, component_from_name
 from parity.checks.running.inline import Train
 from parity.checks.running.launched import Launcher, attend
-from parity.checks.running.meeting import MeetingPlace
 from parity.checks.running.process import ProcessRunner, may_fork
-from parity.checks.running.rank import Rank, free_ports, place_of
+from parity.checks.running.rank import MeetingPlace, Rank, free_ports, place_of
 from parity.checks.running.run import Effect, End, Mark, Request, Trace
 from parity.errors import TrainerError
 

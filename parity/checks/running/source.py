@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -95,15 +95,15 @@ class WriteWatch:
         self.recorder = recorder
         if not self._installed:
             self._installed = True
-            sys.addaudithook(self._hook)
+            sys.addaudithook(_of_files(self._note))
 
     def stop(self) -> None:
         """Watch no more."""
         self.recorder = None
 
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         recorder = self.recorder
-        if recorder is None or event not in _EVENTS:
+        if recorder is None:
             return
         path = os.fspath(arguments[0]) if isinstance(arguments[0], str | os.PathLike) else None
         if not isinstance(path, str) or not path.startswith(str(recorder.folder)):
@@ -121,7 +121,7 @@ class WriteWatch:
             # what this very process wrote since it began cannot give back what it did not load
             trace.reading = trace.reading or not recorder.has_written(name)
         elif isinstance(mode, str) and recorder.frame is not None:
-            for where in _lines(sys._getframe(1), recorder.frame):
+            for where in _lines(sys._getframe(2), recorder.frame):
                 if where not in trace.writes:
                     trace.writes.append(where)
 
@@ -142,6 +142,22 @@ MOST_FRAMES = 60
 
 _EVENTS = frozenset({"open", "os.remove", "shutil.rmtree", "os.rename", "os.listdir", "os.scandir"})
 """Audit events that concern files of the folder."""
+
+
+def _of_files(note: Callable[[str, tuple[Any, ...]], None]) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return an audit hook that passes on what concerns files.
+
+    It is a plain function, as it stays and every `id` of the process calls it: 170 ns. Of a bound method CPython 3.11
+    asks each time in vain whether it may be traced: 570 ns.
+    """
+    wanted = _EVENTS
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in wanted:
+            note(event, arguments)
+
+    return hook
+
 
 writes = WriteWatch()
 """The one of this process."""

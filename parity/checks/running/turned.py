@@ -12,7 +12,7 @@ import ast
 import gc
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from types import CellType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -129,27 +129,39 @@ def _functions(file: str, others: Collection[Any]) -> list[FunctionType]:
     The collector does not say what it was told to leave alone (`gc.freeze`).
     """
     modules = [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == file]
-    waiting: list[Any] = [one for one in gc.get_objects() if type(one) is FunctionType] + list(others)
-    waiting += [value for module in modules for value in vars(module).values()]
-    seen: set[int] = set()
+    waiting: list[Any] = [one for one in gc.get_objects() if type(one) is FunctionType]
+    waiting += _leading([*others, *(value for module in modules for value in vars(module).values())])
+    known: set[FunctionType] = set()  # a hundred thousand beside two frameworks, and `id` raises an audit event
+    seen: set[int] = set()  # of what may say of itself how it is compared
     found: list[FunctionType] = []
     while waiting:
         one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, FunctionType):
-            if one.__code__.co_filename == file:
-                found.append(one)
-            waiting += [cell.cell_contents for cell in one.__closure__ or () if _is_filled(cell)]
-            waiting += vars(one).values()
-        elif isinstance(one, type):
-            waiting += vars(one).values()
-        elif isinstance(one, staticmethod | classmethod | MethodType):
-            waiting.append(one.__func__)
-        elif isinstance(one, property):
-            waiting += [one.fget, one.fset]
+        if type(one) is FunctionType:
+            if one not in known:
+                known.add(one)
+                if one.__code__.co_filename == file:
+                    found.append(one)
+                if one.__closure__:
+                    waiting += _leading(cell.cell_contents for cell in one.__closure__ if _is_filled(cell))
+                if attributes := one.__dict__:
+                    waiting += _leading(attributes.values())
+        elif (identity := id(one)) not in seen:
+            seen.add(identity)
+            if isinstance(one, type):
+                waiting += _leading(vars(one).values())
+            elif isinstance(one, staticmethod | classmethod | MethodType):
+                waiting += _leading([one.__func__])
+            elif isinstance(one, property):
+                waiting += _leading([one.fget, one.fset])
     return found
+
+
+_LEADING = (FunctionType, MethodType, type, staticmethod, classmethod, property)
+
+
+def _leading(values: Iterable[Any]) -> list[Any]:
+    """Return the functions among some values, and what leads to functions."""
+    return [one for one in values if issubclass(type(one), _LEADING)]
 
 
 def _is_filled(cell: CellType) -> bool:

@@ -16,10 +16,11 @@ from parity.checks import (
     curve_gap,
     digest_batches,
     judge_curve,
+    losses,
     trace,
 )
 from parity.contract import Divergence, first_divergence
-from parity.reference.across.curves import EXACT, StepCurve, losses
+from parity.reference.across.curves import EXACT, StepCurve
 from parity.reference.across.envelopes import Envelope
 from parity.reference.suspects import SUSPECTS
 from parity.results import CheckRecord, Criterion, Validations, Verdict

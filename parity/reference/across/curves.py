@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from parity.checks import OnStep, ignore_step
 from parity.contract import StepRecord, Trainer, Validation
 from parity.state import TrainingState
 
-__all__ = ["EXACT", "StepCurve", "ValidationCurve", "losses", "run_from"]
+__all__ = ["EXACT", "StepCurve", "ValidationCurve", "run_from"]
 
 StepCurve = dict[int, StepRecord]
 
@@ -50,8 +48,3 @@ def run_from(
             if validations is not None:
                 validations[stop] = measured
     return curve
-
-
-def losses(curve: Mapping[int, StepRecord]) -> dict[int, float]:
-    """Return step to loss."""
-    return {step: record.loss for step, record in curve.items()}

@@ -14,10 +14,10 @@ import xxhash
 from numpy.typing import NDArray
 
 from parity import threefry
-from parity.checks import FLOOR_ULPS, SEEDS, WINDOW, OnStep, curve_gap, envelope, ignore_step, one_ulp_away
+from parity.checks import FLOOR_ULPS, SEEDS, WINDOW, OnStep, curve_gap, envelope, ignore_step, losses, one_ulp_away
 from parity.contract import Trainer
 from parity.environment import versions
-from parity.reference.across.curves import losses, run_from
+from parity.reference.across.curves import run_from
 from parity.reference.cache import cache_directory
 from parity.sides import source_digest
 from parity.spec import Precision, RunSpec

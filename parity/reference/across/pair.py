@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-from parity.checks import SEEDS, OnStep, ignore_step
+from parity.checks import SEEDS, OnStep, ignore_step, losses
 from parity.contract import Trainer, Validation
 from parity.errors import NoCounterpartError, StateError
-from parity.reference.across.curves import StepCurve, ValidationCurve, losses, run_from
+from parity.reference.across.curves import StepCurve, ValidationCurve, run_from
 from parity.reference.across.envelopes import Envelope, measure_envelope, noise_floor
 from parity.sides import Side, is_builtin
 from parity.spec import RunSpec

@@ -13,7 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parity.checks import OnStep, digest_batches, digest_leaves, ignore_step, last_step, trace, trace_validations
+from parity.checks import (
+    RESUMED_LABELS,
+    OnStep,
+    digest_batches,
+    digest_leaves,
+    ignore_step,
+    last_step,
+    trace,
+    trace_validations,
+)
 from parity.contract import Precision, RunPlan, Side, splice
 from parity.errors import ParityError
 from parity.reference.planned.drive import CommandOf, Driven, follow, legs_here, legs_in_processes
@@ -210,7 +219,7 @@ def trace_resume(reference: RunEvidence, resumed: RunEvidence, keep: Iterable[in
     return trace(
         reference.curve,
         resumed.curve,
-        ("uninterrupted", "killed and resumed"),
+        RESUMED_LABELS,
         keep=keep,
         kills=kills,
         resumes=resumes,

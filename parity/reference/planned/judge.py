@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from parity.checks import curve_gap
+from parity.checks import curve_gap, losses
 from parity.contract import QUANTITIES, Divergence, first_divergence, same, splice
 from parity.reference.planned.evidence import LeafEvent, RunEvidence
 from parity.reference.suspects import MOST_LEAVES, SUSPECTS, describe_leaf
@@ -93,7 +93,7 @@ def judge(
         _against_reference(reference, resumed, ("final",))[1],
     ]
     blamed = next((cause for cause in causes if cause), [])
-    gap = curve_gap(*({step: record.loss for step, record in run.curve.items()} for run in (reference, resumed)))
+    gap = curve_gap(losses(reference.curve), losses(resumed.curve))
     return Findings(
         steps_compared=gap.steps,
         max_abs=gap.max_abs,

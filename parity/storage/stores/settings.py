@@ -28,6 +28,10 @@ GOOGLE_KINDS = ("service_account", "authorized_user", "external_account", "gdch_
 def endpoint_of(url: StoreUrl, environment: Mapping[str, str]) -> str:
     """Return where requests for a store go; empty for the cloud that the URL names.
 
+    Args:
+        url: Of the store.
+        environment: Variables of the process.
+
     Raises:
         StoreError: The variable holds no address of a server.
     """
@@ -49,6 +53,10 @@ def endpoint_of(url: StoreUrl, environment: Mapping[str, str]) -> str:
 
 def require_settings(url: StoreUrl, environment: Mapping[str, str]) -> None:
     """Check the variables that give credentials and region.
+
+    Args:
+        url: Of the store; its scheme says which variables count.
+        environment: Variables of the process.
 
     Raises:
         StoreError: One of them cannot be what it should be.
