@@ -81,6 +81,8 @@ def write_dcp(tree: Tree, path: Path) -> None:
             dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
         except dcp.CheckpointException as error:  # of class BaseException: it would pass by every handler
             cause = next(iter(error.failures.values()))[0]
+            if not isinstance(cause, Exception):  # Ctrl-C is no failure of the disk
+                raise cause from None
             raise RuntimeError(f"{type(cause).__name__}: {cause}") from cause
     described = encode_tree(tree, lambda keys, _: {"array": leaf_name(keys)})
     (path / DCP_TREE).write_text(dcp_tree_text(path, described), encoding="utf-8")
