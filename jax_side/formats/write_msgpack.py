@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import msgpack
 
-from parity.formats import Array, Key, Opaque, Tree, Writer, dtype_named, leaf_name, open_flax
+from parity.formats import Array, Key, Opaque, Tree, Writer, dtype_named, is_text, leaf_name, open_flax
 from parity.storage import WRITE_BYTES
 
 __all__ = ["FLAX_MSGPACK", "write_msgpack"]
@@ -142,7 +142,7 @@ def _misfits(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[str, str]]:
     if CHUNKED in names:
         yield leaf_name((*keys, CHUNKED)), "Flax takes a map with this key for an array in chunks"
     for key, child in children:
-        if not _is_utf8(str(key)):
+        if not is_text(str(key)):
             yield leaf_name((*keys, key)), "its key is no UTF-8"
         yield from _misfits(child, (*keys, key))
 
@@ -160,19 +160,11 @@ def _misfit(leaf: Any) -> str:
     if isinstance(leaf, str):
         if leaf.startswith(ELSEWHERE):
             return f"Flax takes a text that starts with {ELSEWHERE} for an array of several processes"
-        if not _is_utf8(leaf):
+        if not is_text(leaf):
             return "the text is no UTF-8"
     if isinstance(leaf, str | bytes):
         return "" if len(leaf) * (4 if isinstance(leaf, str) else 1) <= MOST_BYTES else "it is longer than 4 GiB"
     return f"Flax has no {type(leaf).__name__}"
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 FLAX_MSGPACK = Writer(

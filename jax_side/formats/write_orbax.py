@@ -31,7 +31,20 @@ from jax_side.formats.description import (
 from jax_side.formats.write_chunks import chunk_of, write_chunks
 from jax_side.formats.write_store import StoredArray, write_store
 from jax_side.formats.zarr import NAMED, ZARR2
-from parity.formats import EMPTY_ARRAYS, Array, InMemory, Key, Tree, TreeLeaf, Writer, leaf_name, misfits, open_orbax
+from parity.formats import (
+    EMPTY_ARRAYS,
+    Array,
+    InMemory,
+    Key,
+    Tree,
+    TreeLeaf,
+    Writer,
+    is_text,
+    leaf_name,
+    leaves,
+    misfits,
+    open_orbax,
+)
 from parity.storage import WriteBack
 
 __all__ = ["ORBAX", "write_orbax"]
@@ -147,6 +160,12 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 
 
+def _misfits(tree: Tree) -> list[tuple[str, str]]:
+    """Return what Orbax cannot hold: values and types that it lacks, and names that no path or store has."""
+    odd = [leaf_name(keys) for keys, _ in leaves(tree) if not is_text(leaf_name(keys))]
+    return [*misfits(tree, _misfit, flat="Orbax"), *((name, "its name is no text in UTF-8") for name in odd)]
+
+
 def _misfit(leaf: TreeLeaf) -> str:
     if isinstance(leaf, Array) and leaf.dtype.name not in (*ZARR2, *NAMED):
         return f"zarr 2 has no {leaf.dtype.name}"
@@ -159,7 +178,7 @@ def _misfit(leaf: TreeLeaf) -> str:
 ORBAX = Writer(
     format="orbax",
     directory=True,
-    cannot_hold=lambda tree: misfits(tree, _misfit, flat="Orbax"),
+    cannot_hold=_misfits,
     write=write_orbax,
     read=lambda path: open_orbax(path).tree,
 )

@@ -136,7 +136,7 @@ COMMANDS: dict[str, Command] = {
             0: "equal bit for bit; of two results: nothing got worse",
             1: "different, or a checkpoint is damaged; of two results: something got worse",
             2: REFUSED + ", or two of different kinds",
-            4: "a checkpoint has no seal, or a check is gone",
+            4: "a checkpoint has no seal or an object that was not read, or a check is gone",
             5: "nothing to compare",
         },
         add=compare.add,

@@ -116,12 +116,14 @@ def _compare_any(options: argparse.Namespace) -> int:
 def _compare_sources(first: Source, second: Source, options: argparse.Namespace) -> int:
     if options.bytes:
         first, second = replace(first, digests={}), replace(second, digests={})
+    for note in dict.fromkeys(first.notes + second.notes):
+        print(f"parity: {clean(note)}", file=sys.stderr)
     found = compare_sources(first, second, Tolerance(options.rtol, options.atol))
     print_found(found, print_comparison, options)
     if not found.compared:
         print("parity: nothing compared: no leaf of one has the name of a leaf of the other", file=sys.stderr)
         return EXIT_CODES["empty"]
-    return EXIT_CODES["holds" if found.same else "broken"]
+    return EXIT_CODES["inconclusive" if found.undecided else "holds" if found.same else "broken"]
 
 
 def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:

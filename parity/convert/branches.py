@@ -13,7 +13,7 @@ from typing import Any
 from parity.convert.components import SCALER, component_of_key
 from parity.formats import Array, Key, Tree
 
-__all__ = ["MOST_AROUND", "StatePart", "branches", "is_optimizer", "is_state_dict", "node_at"]
+__all__ = ["MOST_AROUND", "StatePart", "arrays_beside", "branches", "is_optimizer", "is_state_dict", "node_at"]
 
 MOST_AROUND = 4
 """Containers around a part at most."""
@@ -104,6 +104,31 @@ def is_state_dict(value: Tree) -> bool:
         and bool(value)
         and all(isinstance(key, str) and isinstance(leaf, Array) for key, leaf in value.items())
     )
+
+
+def arrays_beside(tree: Tree, keys: Sequence[Key]) -> list[tuple[Key, ...]]:
+    """Return the arrays in the dicts around a part that may be parameters: floating, not scalars, of no known name.
+
+    Args:
+        tree: The tree.
+        keys: Those of the part.
+
+    Example:
+        >>> import numpy as np
+        >>> from parity.formats import InMemory
+        >>> one = InMemory(np.ones(3))
+        >>> arrays_beside({"encoder": {"weight": one}, "queue": one, "best_metric": one}, ("encoder",))
+        [('queue',)]
+    """
+    found = []
+    for depth in range(len(keys)):
+        around = tuple(keys[:depth])
+        for key, child in node_at(tree, around).items():
+            if not isinstance(child, Array) or not child.shape or child.dtype.kind in "iub":
+                continue
+            if component_of_key(str(key)) in (None, "parameters"):
+                found.append((*around, key))
+    return found
 
 
 def node_at(tree: Tree, keys: Sequence[Key]) -> Any:

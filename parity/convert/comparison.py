@@ -11,13 +11,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.convert.objects_compared import compare_objects
 from parity.formats import BLOCK_BYTES, Array, Key, Opaque, Source, boxes, leaf_name, leaves
 from parity.storage import plain
 
 __all__ = ["Comparison", "LeafComparison", "LeafOutcome", "Tolerance", "compare_sources"]
 
 Index = tuple[int, ...]
-LeafOutcome = Literal["equal", "close", "different", "other type", "only in A", "only in B"]
+LeafOutcome = Literal["equal", "close", "different", "not read", "other type", "only in A", "only in B"]
+"""`not read`: both are objects whose contents are equal as far as they were read, which was not all."""
 
 _WRAPPERS = re.compile(
     r"^(?:(?:model_state_dict|state_dict|model|params|module|net)\.)?(?:(?:_orig_mod|module|_fsdp_wrapped_module)\.)*"
@@ -77,7 +79,12 @@ class Comparison:
     @property
     def same(self) -> bool:
         """Return whether no leaf differs and none is missing."""
-        return bool(self.leaves) and not self.of("different", "other type", "only in A", "only in B")
+        return bool(self.leaves) and not self.of("different", "not read", "other type", "only in A", "only in B")
+
+    @property
+    def undecided(self) -> bool:
+        """Return whether nothing differs, and what was not read may."""
+        return bool(self.of("not read")) and not self.of("different", "other type", "only in A", "only in B")
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -115,7 +122,7 @@ def compare_sources(a: Source, b: Source, tolerance: Tolerance | None = None) ->
     bare = _matched([name for name in left if name not in right], [name for name in right if name not in left])
     found = []
     for name in left:
-        other = pairs.get(name) or bare.get(name)
+        other = pairs.get(name, bare.get(name))  # the name of a lone array is empty
         if other is None:
             found.append(LeafComparison(name, "", "only in A", (_type(left[name]), "")))
         elif a.digests.get(name) is not None and a.digests.get(name) == b.digests.get(other):
@@ -131,6 +138,8 @@ def _named(source: Source) -> dict[str, Any]:
     """Return the leaves by name; of two with one name, such as those of the keys 1 and "1", both by other names."""
     found: dict[str, Any] = {}
     for keys, leaf in leaves(source.tree):
+        if not keys and not isinstance(leaf, Array | Opaque):
+            continue  # an empty container, or a lone value: nothing of a checkpoint
         name = leaf_name(keys)
         found[name if name not in found else _spelled(keys)] = leaf
     return found
@@ -160,6 +169,8 @@ def _type(leaf: Any) -> str:
 def _compare(name: str, other: str, a: Any, b: Any, tolerance: Tolerance) -> LeafComparison:
     types = (_type(a), _type(b))
     if not (isinstance(a, Array) and isinstance(b, Array)):
+        if isinstance(a, Opaque) and isinstance(b, Opaque):
+            return LeafComparison(name, other, compare_objects(a, b), types)
         same = type(a) is type(b) and repr(a) == repr(b)  # to the last bit, of one type
         return LeafComparison(name, other, "equal" if same else "different", types)
     if a.shape != b.shape or not _comparable(a.dtype, b.dtype):

@@ -229,8 +229,8 @@ def without_document(source: Source) -> Source:
 
 
 def _lines(tree: Tree, action: Action, how: str = "") -> list[Entry]:
-    sizes = ((leaf_name(k), leaf.nbytes if isinstance(leaf, Array) else 0) for k, leaf in leaves(tree))
-    return [Entry(name, action, "" if how else name, how, size) for name, size in sizes if name]
+    found = ((leaf_name(k), leaf.nbytes if isinstance(leaf, Array) else 0) for k, leaf in leaves(tree) if k)
+    return [Entry(name, action, "" if how else name, how, size) for name, size in found]
 
 
 def _params(opened: Source, family: str) -> tuple[Tree, Tree]:

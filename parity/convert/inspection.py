@@ -51,6 +51,10 @@ _SOME_ARRAY = InMemory(np.zeros(()))
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_])\d+(?![0-9A-Za-z_])")
 
 
+MODELS = {"parameters", "averaged parameters"}
+"""Components whose arrays a model computes with."""
+
+
 @dataclass(frozen=True)
 class TreeRow:
     """Leaves that differ in numbers of their names alone: one row of the tree."""
@@ -145,7 +149,7 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
         path=str(source.path),
         format=source.format,
         detail=source.detail,
-        summary=_summary(there, [part for part in parts if part.component == "other"]),
+        summary=_summary(there, _unknown(parts)),
         fact="read" if sealed > {"counters"} else "inferred" if there - {"other"} else "unknown",
         groups=tuple(_group(part, every) for part in parts),
         missing=missing,
@@ -168,13 +172,22 @@ def _in_document(tree: Any) -> set[str]:
     return {one.component for one in branches(content) if one.component is not None}
 
 
-def _summary(there: set[str], unknown: list[Part]) -> str:
-    """Return what kind of state it is; what is of an unknown name is never said to be absent."""
+def _unknown(parts: list[Part]) -> str:
+    """Return what of a checkpoint is unknown, as a phrase: what no name tells, and parameters that were not read."""
+    other = next(
+        (f"; unknown what else it holds ({part.evidence})" for part in parts if part.component == "other"), ""
+    )
+    models = [part for part in parts if part.component in MODELS]
+    objects = sum(isinstance(leaf, Opaque) for part in models for leaf in part.leaves.values())
+    return other + (f"; not read: {objects:,} of their leaves, which only code could rebuild" if objects else "")
+
+
+def _summary(there: set[str], rest: str) -> str:
+    """Return what kind of state it is; what is unknown is never said to be absent, or enough."""
     known = there - {"other", "configuration"}
     if not known:
         return "nothing of a training state by a name that is known"
-    rest = f"; unknown what else it holds ({unknown[0].evidence})" if unknown else ""
-    if known <= {"parameters", "averaged parameters"}:
+    if known <= MODELS:
         return f"parameters{rest or ': enough for inference, and to start training anew'}"
     if "parameters" not in known:
         only = " and ".join(sorted(known))

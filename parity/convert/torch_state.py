@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parity.convert.branches import MOST_AROUND, branches, is_optimizer, is_state_dict, node_at
+from parity.convert.branches import MOST_AROUND, arrays_beside, branches, is_optimizer, is_state_dict, node_at
 from parity.convert.components import component_of_key
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
@@ -100,6 +100,12 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
     if not found:
         nested = list(_state_dicts_below(tree, ()))
         if len(nested) == 1:
+            keys = nested[0][0]
+            if beside := arrays_beside(tree, keys):
+                raise CheckpointError(
+                    f"{leaf_name(keys)} is the only state dict, and {leaf_name(beside[0])} beside it may be a "
+                    f"parameter too; to convert it alone: {_keys_hint(tree, [keys], known)}"
+                )
             return nested[0]
         around = {keys[:-1] for keys, _ in nested}
         called = [one for one in nested if component_of_key(str(one[0][-1])) == "parameters"]
@@ -227,14 +233,21 @@ def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, A
     """
     keys = {str(key) for entry in state.values() for key, value in entry.items() if value is not None}
     own = {str(key) for key in (groups[0] if groups else {})} - _FLAGS
-    fits = []
+    fits: list[OptimizerKind] = []
+    added: dict[str, tuple[OptimizerKind, set[str]]] = {}
     if {"history_size", "line_search_fn"} <= own:
         optimizer_kind("LBFGS")  # raises, and says why it has no counterpart
     for kind in _STORED:
         slots = {slot.key for slot in kind.slots} | ({"step"} if kind.counts else set())
         needed = set(kind.arguments) - {"decoupled_weight_decay", "maximize"}
-        if kind.in_torch and keys <= slots and needed <= own and own - set(kind.arguments) <= _ADDED:
-            fits.append(kind)
+        if kind.in_torch and keys <= slots and needed <= own:
+            more = own - set(kind.arguments) - _ADDED
+            if not more:
+                fits.append(kind)
+            elif not more & _ARGUMENTS:
+                added[kind.name] = kind, more
+    if stated in added and not fits:  # such as lr_scale of a recipe: whose keys these are, only a person knows
+        return added[stated][0]
     if len(fits) > 1 and "decoupled_weight_decay" in own:  # a class without this argument never writes it
         fits = [kind for kind in fits if kind.name == "AdamW" or "decoupled_weight_decay" in kind.arguments] or fits
     if stated and fits:
@@ -252,9 +265,13 @@ def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, A
         several = f"several classes fit: {', '.join(names)}; {flags} states it"
         which = several if fits else "no class of torch.optim has"
         shown = "" if fits else f" the arguments {', '.join(sorted(own))} and the state {', '.join(sorted(keys))}"
-        raise CheckpointError(f"{where}: {which}{shown}")
+        hints = [f"--class {name} if your code added {', '.join(sorted(more))}" for name, (_, more) in added.items()]
+        raise CheckpointError(f"{where}: {which}{shown}{'; ' if hints and not fits else ''}{' or '.join(hints)}")
     return fits[0]
 
+
+_ARGUMENTS = {name for kind in _STORED for name in kind.arguments}
+"""Arguments of any class: one that a class lacks was not added by people."""
 
 _ADDED = {
     "decoupled_weight_decay",

@@ -33,7 +33,7 @@ from parity.formats.torch_file import open_torch_file, open_zip
 from parity.formats.tree import Key, Opaque, Source, Tree, TreeLeaf, leaf_name, leaves, map_leaves
 from parity.formats.write_hugging_face import HUGGING_FACE, copy_companions
 from parity.formats.write_safetensors import SAFETENSORS
-from parity.formats.writer import Writer, misfits
+from parity.formats.writer import Writer, is_text, misfits
 from parity.formats.zip_directory import ZipDirectory
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "extents",
     "files_of",
     "is_spelled",
+    "is_text",
     "leaf_name",
     "leaves",
     "map_file",

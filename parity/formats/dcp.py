@@ -87,7 +87,7 @@ def _entry(path: Path, name: str, entry: Any, items: Items) -> Tree:
         raise CheckpointError(f"{where} has no dtype or no chunks")
     dtype = dtype_named(named.name.removeprefix("torch."))
     if dtype is None:
-        return Opaque(named.name, list(shape))
+        return Opaque(named.name, list(shape), hidden=True)
     pieces = [_piece(where, name, chunk, items, dtype.itemsize) for chunk in chunks]
     try:
         return PiecedArray(shape, dtype, pieces)

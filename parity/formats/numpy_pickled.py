@@ -6,6 +6,7 @@ texts and objects have no place in a tree of arrays: read as numbers, a time wou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ class _PickledDtype(Completed):
 
     def __init__(self, name: Any) -> None:
         text = name.name.removeprefix("ml_dtypes.") if isinstance(name, Global) else str(name)
+        self.text, self.state = text, None
         self.dtype: np.dtype[Any] | None = dtype_named(text)
         if self.dtype is None:
             try:
@@ -37,13 +39,14 @@ class _PickledDtype(Completed):
                 self.dtype = None
 
     def set_state(self, state: Any) -> None:
-        """Take the byte order."""
+        """Take the byte order; the unit of a time and the fields of a record are in the state too."""
+        self.state = state
         if self.dtype is not None and isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">"):
             self.dtype = self.dtype.newbyteorder(state[1])
 
     def completed(self) -> Opaque:
         """Return what stands for a dtype that is a leaf by itself."""
-        return Opaque("numpy.dtype", str(self.dtype))
+        return Opaque("numpy.dtype", [self.text, self.state])
 
 
 class _PickledArray(Completed):
@@ -57,7 +60,8 @@ class _PickledArray(Completed):
         _, shape, described, fortran, data = state
         dtype = described.dtype if isinstance(described, _PickledDtype) else None
         if dtype is None or not _is_number(dtype):
-            self.made = Opaque(f"numpy.ndarray of {'objects' if dtype is None or dtype.kind == 'O' else dtype.name}")
+            kind = "objects" if dtype is None or dtype.kind == "O" else dtype.name
+            self.made = Opaque(f"numpy.ndarray of {kind}", [shape, described, fortran, data])
             return
         flat = np.frombuffer(_raw(data), dtype)
         flat = flat.astype(flat.dtype.newbyteorder("="))
@@ -89,7 +93,7 @@ def _scalar(described: Any, data: Any = b"") -> Any:
         value = np.frombuffer(_raw(data), dtype)[0].item() if dtype.itemsize else dtype.type().item()
         if type(value) in _NUMBERS:
             return value
-    return Opaque(f"numpy.{'generic' if dtype is None else dtype.name}")
+    return Opaque(f"numpy.{'generic' if dtype is None else dtype.name}", [described, data])
 
 
 NUMPY_CALLS: Mapping[str, Callable[..., Any]] = {
@@ -106,6 +110,8 @@ class ReadOtherwise:
 
     def __init__(self) -> None:
         self.scalars = self.arrays = self.keys = self.attributes = 0
+        self.classes: Counter[str] = Counter()
+        """Subclasses of tensors whose elements are read, and how many."""
 
     def calls(self) -> Mapping[str, Callable[..., Any]]:
         """Return NumPy's calls, which are counted."""
@@ -130,6 +136,10 @@ class ReadOtherwise:
             said.append(f"{self.keys:,} keys that are neither text nor integers are read as text, such as '(0, 1)'")
         if self.attributes:
             said.append(f"attributes of {self.attributes:,} tensors are left out: their elements alone are read")
+        for name, count in self.classes.items():
+            said.append(
+                f"{count:,} tensors of {name:.80} are read as plain ones: what its code makes of them is unknown"
+            )
         return tuple(said)
 
     def _scalar(self, *args: Any) -> Any:

@@ -244,7 +244,7 @@ def _any_item(path: Path, found: _ItemNotes, depth: int = 0) -> Tree:
         return inner
     if _holds_arrays(path):
         raise _no_description(path)
-    return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]])
+    return Opaque("orbax.item", [entry.name for entry in sorted(path.iterdir())[:8]], hidden=True)
 
 
 def _item(path: Path, found: _ItemNotes) -> Tree:

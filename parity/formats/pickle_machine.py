@@ -129,10 +129,13 @@ class Machine:
 
     def call(self, function: Any, args: Any, **named: Any) -> None:
         """Put what stands in for a call on the stack, or a record of it."""
-        name = function.name if isinstance(function, Global) else None
+        name = function.name if isinstance(function, Global | Made) else None
         if name is None or not isinstance(args, tuple):
             raise ValueError(f"a call of a {type(function).__name__}")
         self.work.add(args)
+        if isinstance(function, Made):  # what a call returned, such as a method that getattr found, is called
+            self.stack.append(Made(name, [function, *args, *([named] if named else [])]))
+            return
         if name in self.calls and not named:
             self.stack.append(self.calls[name](*args))
         elif name == "copyreg._reconstructor" and args and isinstance(args[0], Global):

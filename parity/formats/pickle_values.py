@@ -33,6 +33,14 @@ class Outside:
     kind: str
     """Its class."""
 
+    def content(self) -> Any:
+        """Return its bytes as an array, where they can be read; None otherwise.
+
+        Raises:
+            CheckpointError: They were asked for more often than any state names them.
+        """
+        return None
+
 
 class Completed:
     """What later opcodes complete by its state, such as an array that is made empty."""

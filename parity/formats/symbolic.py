@@ -30,7 +30,7 @@ MOST_OPCODES = 800_000
 OPCODES_OF_A_TENSOR = 64
 """Opcodes that a tensor takes at most, with its storage, its name and its place in an optimizer; about 40."""
 
-PARTS = (dict, list, tuple, Made)
+PARTS = (dict, list, tuple, Made, Completed, Opaque)
 
 _PENDING = object()
 """Stands for a container whose content is being looked at."""
@@ -143,9 +143,8 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
     if isinstance(value, Global):
         return Opaque(value.name)
     if isinstance(value, Outside):
-        return Opaque(value.kind)
-    if isinstance(value, Completed):
-        return value.completed()
+        content = value.content()
+        return Opaque(value.kind, content, hidden=content is None)
     if id(value) in seen:
         found = seen[id(value)]
         if found is _PENDING:
@@ -157,7 +156,11 @@ def _plain(value: Any, seen: dict[int, Any]) -> Any:
         return value
     seen[id(value)] = _PENDING
     made: Any
-    if isinstance(value, Made):
+    if isinstance(value, Completed):
+        made = _plain(value.completed(), seen)
+    elif isinstance(value, Opaque):
+        made = Opaque(value.name, _plain(value.content, seen), value.hidden)
+    elif isinstance(value, Made):
         content = _plain(value.content[0] if len(value.content) == 1 else value.content, seen)
         made = Opaque(value.name, content)
     elif isinstance(value, dict):

@@ -97,6 +97,10 @@ class Storage(Outside):
         """Take the file and its key in it, which are counted anew in each file, its type, its bytes and its class."""
         self.key, self.dtype, self.mapped, self.views, self.kind = key, dtype, mapped, views, kind
 
+    def content(self) -> MappedArray:
+        """Return its bytes, which count as a view each time."""
+        return self.views.add(MappedArray(self.mapped, np.dtype(np.uint8), [self.mapped.size]))
+
 
 def open_zip(path: Path) -> ZipRecords:
     """Return the records of an archive that `torch.save` wrote.
@@ -201,11 +205,11 @@ def _tensor(
     dtype: str | None = None,
 ) -> Array | Opaque:
     if not isinstance(storage, Storage):  # such as one that a plain pickle has within itself
-        return Opaque("torch.Tensor", list(shape))
+        return Opaque("torch.Tensor", [storage, offset, shape, strides])
     name = dtype or storage.dtype
     found = dtype_named(name)
     if found is None:
-        return Opaque(f"torch.{name}", list(shape))
+        return Opaque(f"torch.{name}", [storage, offset, shape, strides])
     if (
         not set(map(type, (offset, *shape, *strides))) <= {int}
         or len(shape) != len(strides)
@@ -275,8 +279,12 @@ def tensor_calls(otherwise: ReadOtherwise) -> Mapping[str, Function]:
     """
 
     def from_type(function: Any, cls: Any, args: Any, state: Any) -> Any:
-        otherwise.attributes += _has_attributes(state)
-        return _from_type(function, cls, args, state)
+        found = _from_type(function, cls, args, state)
+        if not isinstance(found, Opaque):  # one that stays an object keeps all it has
+            otherwise.attributes += _has_attributes(state)
+            if isinstance(cls, Global) and cls.name not in _PLAIN_TENSORS:
+                otherwise.classes[cls.name] += 1
+        return found
 
     def parameter(data: Any, grad: Any, hooks: Any, state: Any = None, *rest: Any) -> Any:
         otherwise.attributes += _has_attributes(state)
@@ -292,5 +300,8 @@ def _has_attributes(state: Any) -> bool:
     parts = state if isinstance(state, tuple) else (state,)
     return any(set(part) - _OF_BUFFERS if isinstance(part, dict) else bool(part) for part in parts)
 
+
+_PLAIN_TENSORS = {f"torch.{name}" for name in ("Tensor", "_tensor.Tensor", "nn.parameter.Parameter")}
+"""Classes of tensors without code of their own."""
 
 _OF_BUFFERS = {"persistent", "_is_buffer"}

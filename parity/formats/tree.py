@@ -44,7 +44,9 @@ class Opaque:
     name: str
     """Dotted name of its class or function, such as `transformers.training_args.TrainingArguments`."""
     content: Tree = None
-    """What it would be rebuilt from: arguments and attributes, as far as they are plain."""
+    """What it would be rebuilt from: arguments, attributes and arrays."""
+    hidden: bool = False
+    """Whether the content leaves something out, so that nothing shows two objects of equal contents to be equal."""
 
     def __str__(self) -> str:
         """Return a phrase for messages."""

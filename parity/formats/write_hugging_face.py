@@ -11,7 +11,7 @@ from parity.formats.array import Array
 from parity.formats.hugging_face import open_hugging_face
 from parity.formats.tree import Tree
 from parity.formats.write_safetensors import SAFETENSORS, write_safetensors
-from parity.formats.writer import Writer
+from parity.formats.writer import Writer, misfits
 
 __all__ = ["HUGGING_FACE", "copy_companions", "write_hugging_face"]
 
@@ -37,7 +37,7 @@ def write_hugging_face(tree: Tree, path: Path) -> None:
         OSError: The disk is full, or failed.
     """
     path.mkdir()
-    shards = list(_shards(tree))
+    shards = list(_shards({str(name): array for name, array in tree.items()}))
     if len(shards) == 1:
         write_safetensors(shards[0], path / "model.safetensors")
         return
@@ -81,7 +81,7 @@ def _shards(tree: Tree) -> Iterator[dict[str, Array]]:
 def _cannot_hold(tree: Tree) -> list[tuple[str, str]]:
     if not isinstance(tree, dict) or not all(isinstance(child, Array) for child in tree.values()):
         return [("the tree", "a model folder holds parameters by name and nothing else: --only params")]
-    return SAFETENSORS.cannot_hold(tree)
+    return [*SAFETENSORS.cannot_hold(tree), *misfits(tree, lambda leaf: "", flat="a model folder")]
 
 
 HUGGING_FACE = Writer(

@@ -10,7 +10,7 @@ from parity.formats.array import Array
 from parity.formats.document import TREE_ENTRY, encode_tree
 from parity.formats.safetensors_file import DTYPES, open_safetensors
 from parity.formats.tree import Key, Tree, TreeLeaf, leaf_name, leaves
-from parity.formats.writer import Writer, misfits
+from parity.formats.writer import Writer, is_text, misfits
 from parity.storage import WriteBack
 
 __all__ = ["SAFETENSORS", "write_safetensors"]
@@ -22,8 +22,8 @@ ALIGNMENT = 8
 def write_safetensors(tree: Tree, path: Path) -> None:
     """Write a tree as one file, block by block.
 
-    A flat dict of arrays is written as it is. Of any other tree, the arrays have their keys joined by dots as names,
-    and the tree itself is a JSON text in the metadata, which the format's readers pass over.
+    A flat dict of arrays by text is written as it is. Of any other tree, the arrays have their keys joined by dots as
+    names, and the tree itself is a JSON text in the metadata, which the format's readers pass over.
 
     Args:
         tree: What is written.
@@ -35,7 +35,8 @@ def write_safetensors(tree: Tree, path: Path) -> None:
     names = _names(tree)
     header: dict[str, Any] = {}
     metadata = {"format": "pt"}
-    if not (isinstance(tree, dict) and all(isinstance(child, Array) for child in tree.values())):
+    plain = isinstance(tree, dict) and all(isinstance(child, Array) for child in tree.values())
+    if not plain or any(keys != (name,) for name, keys, _ in names):  # such as of the keys 1 and "1"
         by_id = {keys: name for name, keys, _ in names}
         metadata[TREE_ENTRY] = json.dumps(encode_tree(tree, lambda keys, _: {"array": by_id[keys]}))
     header["__metadata__"] = metadata
@@ -73,6 +74,13 @@ def _names(tree: Tree) -> list[tuple[str, tuple[Key, ...], Array]]:
     return found
 
 
+def _misfits(tree: Tree) -> list[tuple[str, str]]:
+    """Return what the format cannot hold: types that it lacks, and names that no JSON text in UTF-8 has."""
+    names = [name for name, _, _ in _names(tree) if not is_text(name)]
+    why = "its name is no text in UTF-8, and a header of safetensors holds no other"
+    return [*misfits(tree, _misfit), *((name, why) for name in names)]
+
+
 def _misfit(leaf: TreeLeaf) -> str:
     return f"the format has no {leaf.dtype.name}" if isinstance(leaf, Array) and leaf.dtype.name not in NAMES else ""
 
@@ -80,7 +88,7 @@ def _misfit(leaf: TreeLeaf) -> str:
 SAFETENSORS = Writer(
     format="safetensors",
     directory=False,
-    cannot_hold=lambda tree: misfits(tree, _misfit),
+    cannot_hold=_misfits,
     write=write_safetensors,
     read=lambda path: open_safetensors(path).tree,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from parity.formats.tree import Opaque, Tree, TreeLeaf, leaf_name, leaves
 
-__all__ = ["Writer", "misfits"]
+__all__ = ["Writer", "is_text", "misfits"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +27,20 @@ class Writer:
     read: Callable[[Path], Tree]
     """Takes the path of what `write` wrote, and returns its tree again by the reader of the format, for a comparison
     leaf by leaf; its containers may be others, and its keys text."""
+
+
+def is_text(name: str) -> bool:
+    """Return whether a name can be written in UTF-8; half of a pair of UTF-16, which a pickle may hold, cannot.
+
+    Example:
+        >>> is_text("größe"), is_text(chr(0xD800))
+        (True, False)
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def misfits(tree: Tree, why: Callable[[TreeLeaf], str], *, flat: str = "") -> list[tuple[str, str]]:

@@ -115,7 +115,7 @@ def print_comparison(found: Comparison, file: IO[str], *, every: bool = False) -
         every: Whether all leaves that differ are shown.
     """
     console = open_console(file)
-    differing = found.of("different", "close", "other type")
+    differing = found.of("different", "close", "not read", "other type")
     shown = differing if every else differing[:MOST_ROWS]
     print_rows(console, _LEAVES, [_row(leaf) for leaf in shown])
     if len(shown) < len(differing):
@@ -138,6 +138,7 @@ _ONE_SIDE: tuple[LeafOutcome, ...] = ("only in A", "only in B")
 _COUNTS: tuple[tuple[LeafOutcome, str], ...] = (
     ("close", "within the tolerance"),
     ("different", "different"),
+    ("not read", "not read, so that nothing shows them to be equal"),
     ("other type", "of another type"),
     ("only in A", "only in A"),
     ("only in B", "only in B"),

@@ -53,7 +53,7 @@ def print_ledger(target: str, ledger: Ledger, file: IO[str], *, every: bool = Fa
     for note in ledger.notes:
         print_wrapped(console, clean(note))
     done = f"{target}: {size:,} bytes of arrays, sealed"
-    print_wrapped(console, clean(f"{target} was not written" if ledger.refused else done))
+    print_wrapped(console, clean(f"{target} was not written" if ledger.refused or not ledger.crossed else done))
 
 
 def print_placements(

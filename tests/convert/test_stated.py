@@ -76,3 +76,23 @@ def test_a_reset_optimizer_needs_no_names(tmp_path: Path, capsys: pytest.Capture
 def test_a_part_of_a_list_leaves_its_place() -> None:
     assert without({"a": [1, {"b": 2, "c": 3}]}, ("a", 1, "b")) == {"a": [1, {"c": 3}]}
     assert without({"a": [1, 2]}, ("a", 0)) == {"a": [None, 2]}
+
+
+def test_arguments_that_people_add_to_a_group_need_the_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Layer-wise decay of timm, BEiT and MAE keeps `lr_scale` in each group, which no class of torch.optim has."""
+    model = torch.nn.Linear(3, 2)
+    own = ({"lr_scale": 0.5, "group_name": "a"}, {"lr_scale": 1.0, "group_name": "b"})
+    optimizer = torch.optim.AdamW([{"params": [p], **one} for p, one in zip(model.parameters(), own, strict=True)])
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    source, target, back = (str(tmp_path / name) for name in ("a.pt", "b", "c.pt"))
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, source)
+    words = ["convert", source, target, "--to", "orbax"]
+    assert main(words) == 2
+    assert "--class AdamW if your code added group_name, lr_scale" in capsys.readouterr().err
+    assert main([*words, "--class", "RAdam"]) == 2  # amsgrad is an argument of another class, added by nobody
+    assert main([*words, "--class", "AdamW"]) == 0
+    assert main(["convert", target, back, "--to", "torch.save"]) == 0
+    assert main(["compare", source, back]) == 0

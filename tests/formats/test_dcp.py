@@ -23,6 +23,7 @@ from parity.formats import Array, open_checkpoint
 from parity.formats.array import InMemory
 from parity.formats.nesting import nest
 from parity.formats.pieces import FlatArray, Piece, PiecedArray, Segment
+from torch_side.formats import write_dcp
 
 FSDP2 = Path(__file__).parent / "fixtures" / "fsdp2"
 
@@ -334,3 +335,32 @@ def test_the_description_of_an_earlier_save_is_not_taken_for_the_new_one(tmp_pat
     assert open_checkpoint(tmp_path / "d").tree["step"] == 5
     dcp.save({"w": torch.ones(3), "step": 6}, checkpoint_id=tmp_path / "d", no_dist=True)
     assert open_checkpoint(tmp_path / "d").tree["step"] == 6
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+def test_all_pieces_are_written_from_one_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces with memory of their own left a heap as large as the checkpoint: 1,334 MB of 2,348."""
+    seen: list[int] = []
+    resolve = write_dcp._Planner.resolve_data
+
+    def recorded(planner: Any, item: Any) -> Any:
+        made = resolve(planner, item)
+        if isinstance(made, torch.Tensor) and made.numel():
+            assert made.untyped_storage().nbytes() == made.numel() * made.itemsize  # else PyTorch clones it
+            seen.append(made.data_ptr())
+        return made
+
+    monkeypatch.setattr(write_dcp._Planner, "resolve_data", recorded)
+    monkeypatch.setattr(write_dcp, "BLOCK_BYTES", 64)
+    state = {f"w{n}": torch.arange(50.0) + n for n in range(4)} | {"s": torch.tensor(3.5), "e": torch.empty(0)}
+    state |= {"b": torch.tensor([True, False]), "h": torch.ones(3, dtype=torch.float8_e4m3fn)}
+    torch.save(state, tmp_path / "a.pt")
+    write_dcp.write_dcp(open_checkpoint(tmp_path / "a.pt").tree, tmp_path / "dcp")
+    assert len(seen) > 16
+    assert len(set(seen)) == 1
+    back = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+    dcp.load(back, checkpoint_id=tmp_path / "dcp", no_dist=True)
+    for name, tensor in state.items():
+        assert back[name].reshape(-1).view(torch.uint8).tolist() == tensor.reshape(-1).view(torch.uint8).tolist(), (
+            name
+        )

@@ -119,3 +119,12 @@ def test_tied_tensors_stay_tied_in_the_file_and_untied_ones_apart(tmp_path: Path
     like = {"a": {"x": torch.zeros(5000), "y": torch.zeros(5000)}}
     apart = manager.restore(1, like=like).tree["a"]
     assert apart["x"].data_ptr() != apart["y"].data_ptr(), "the template does not tie them"
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_a_nested_tensor_is_refused_by_its_name(tmp_path: Path) -> None:
+    """Its layout is strided, and to ask for its shape is an error of PyTorch's own."""
+    tree = {"w": torch.ones(2), "n": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}
+    with pytest.raises(CheckpointError, match=r"n: is a tensor of torch.float32, nested, which no checkpoint holds"):
+        torch_side.save(tmp_path / "a", tree)
+    assert [*tmp_path.iterdir()] == []

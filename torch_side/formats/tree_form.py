@@ -103,8 +103,9 @@ class TorchForm(TreeForm):
         elif type(value) not in TENSORS:
             raise TypeError(f"is a {type_name(value)}, which no checkpoint holds")
         dtype = str(value.dtype).removeprefix("torch.")
-        if value.layout is not torch.strided or dtype not in DTYPES:
-            raise TypeError(f"is a tensor of {value.dtype}, {value.layout}, which no checkpoint holds")
+        layout = "nested" if value.is_nested else value.layout  # nested ones may say that they are strided
+        if layout is not torch.strided or dtype not in DTYPES:
+            raise TypeError(f"is a tensor of {value.dtype}, {layout}, which no checkpoint holds")
         return ArrayType(dtype, tuple(value.shape))
 
     def has_value(self, value: Any) -> bool:

@@ -7,8 +7,8 @@ Source: `torch.distributed.checkpoint`, `DefaultSavePlanner` and `FileSystemWrit
 
 from __future__ import annotations
 
-import ctypes
 import io
+import mmap
 import os
 import warnings
 from collections.abc import Iterator
@@ -81,6 +81,8 @@ def write_dcp(tree: Tree, path: Path) -> None:
             dcp.save(state, storage_writer=writer, planner=_Planner(arrays), no_dist=True)
         except dcp.CheckpointException as error:  # of class BaseException: it would pass by every handler
             cause = next(iter(error.failures.values()))[0]
+            if not isinstance(cause, Exception):  # Ctrl-C is no failure of the disk
+                raise cause from None
             raise RuntimeError(f"{type(cause).__name__}: {cause}") from cause
     described = encode_tree(tree, lambda keys, _: {"array": leaf_name(keys)})
     (path / DCP_TREE).write_text(dcp_tree_text(path, described), encoding="utf-8")
@@ -130,7 +132,10 @@ class _Planner(dcp.DefaultSavePlanner):
     def __init__(self, arrays: dict[int, Array]) -> None:
         super().__init__()
         self.arrays = arrays
-        self._last: torch.Tensor | None = None
+        self._room = mmap.mmap(-1, BLOCK_BYTES)
+        """Takes each piece in turn: PyTorch writes one before it asks for the next, and keeps the last of every name.
+        Storages of their own, given back one by one, left the heap as large as the checkpoint: the room of a freed
+        aligned block is too small for the next aligned one of its size."""
 
     def create_local_plan(self) -> SavePlan:
         """Return the plan with an item for each piece."""
@@ -167,20 +172,17 @@ class _Planner(dcp.DefaultSavePlanner):
         box: Box = tuple((low, low + n) for low, n in zip(chunk.offsets, chunk.sizes, strict=True))
         if write_item.type != WriteItemType.SHARD:
             box = tuple((0, n) for n in array.shape)
-        if self._last is not None:  # PyTorch's writer keeps the last piece of every name
-            self._last.untyped_storage().resize_(0)
-        self._last = _tensor(array, box)
-        return self._last
+        return _tensor(array, box, self._room)
 
 
-def _tensor(array: Array, box: Box) -> torch.Tensor:
-    dtype = getattr(torch, array.dtype.name)
-    made = torch.empty(extents(box), dtype=dtype)
-    if made.numel():
-        flat = np.ascontiguousarray(array.read(box)).reshape(-1).view(np.uint8)
-        # its own storage: one that NumPy has, or has seen, cannot be given back
-        ctypes.memmove(made.data_ptr(), flat.ctypes.data, flat.nbytes)
-    return made
+def _tensor(array: Array, box: Box, room: mmap.mmap) -> torch.Tensor:
+    """Return a piece of an array as a tensor in a given room, its storage as large as the piece."""
+    dtype, shape = getattr(torch, array.dtype.name), extents(box)
+    flat = np.ascontiguousarray(array.read(box)).reshape(-1).view(np.uint8)
+    if not flat.nbytes:
+        return torch.empty(shape, dtype=dtype)
+    room[: flat.nbytes] = memoryview(flat)
+    return torch.frombuffer(room, dtype=torch.uint8, count=flat.nbytes).view(dtype).reshape(shape)
 
 
 def _misfit(leaf: TreeLeaf) -> str:

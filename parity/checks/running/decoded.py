@@ -243,8 +243,8 @@ def _unpickled(data: bytes) -> Any:
         if not isinstance(leaf, Opaque):
             return leaf
         if leaf.name.endswith((".set", ".frozenset")) and isinstance(leaf.content, list):
-            return Opaque(leaf.name, sorted(leaf.content, key=repr))
-        return Opaque(leaf.name, map_leaves(leaf.content, without_order))
+            return Opaque(leaf.name, sorted(leaf.content, key=repr), leaf.hidden)
+        return Opaque(leaf.name, map_leaves(leaf.content, without_order), leaf.hidden)
 
     calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
     for reader in (read_pickle, read_joblib):
