@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def replicated_key(key: jax.Array, devices: Iterable[jax.Device]) -> jax.Array:
 
 def write_shards(
     draft: Path, parts: list[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str], group: SavingGroup
-) -> Written:
+) -> Callable[[], Written]:
     """Write parts together, as `write_parts` does in one process; all processes call it.
 
     Args:
@@ -99,7 +99,7 @@ def write_shards(
         group: The processes.
 
     Returns:
-        In process 0, where the arrays lie; nothing elsewhere.
+        What finishes the files, in process 0, and returns where the arrays lie.
 
     Raises:
         CheckpointError: Some process failed; says which.
@@ -121,9 +121,7 @@ def write_shards(
         for path, tree in trees:
             _write(path, tree)
 
-    def finish() -> Any:
-        if not first:
-            return {}
+    def finish() -> Written:
         for path, _ in trees:
             tree_handler().finalize(epath.Path(path.resolve()))  # merges what each process wrote
         for part, tree in kept:
@@ -133,11 +131,11 @@ def write_shards(
         if kept:
             described = describe_handlers(handlers if kept[0][0].item else TREE_HANDLER)
             (draft / CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
-        return places(draft, [part.item for part in parts], stored_names(parts), texts)
+        return {}, places(draft, [part.item for part in parts], stored_names(parts), texts)
 
     attempt(group, make, why)
     attempt(group, write, why)
-    return {}, attempt(group, finish, why)
+    return finish
 
 
 def read_shards(
