@@ -24,30 +24,9 @@ from jax_side.formats.items import tree_handler
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import content_of, is_nothing, opened, stored_names
-from jax_side.processes import exchange
 from parity.checkpoints.trees import ArrayType, HeldArray, HeldPiece, SavedPart, SavingGroup, Written, attempt
 
-__all__ = ["JaxGroup", "held_part", "is_split", "laid_like", "read_shards", "replicated_key", "write_shards"]
-
-
-class JaxGroup:
-    """All processes of JAX. What they tell each other goes through their devices, so through one thread alone."""
-
-    beside = None
-
-    @property
-    def index(self) -> int:
-        """Return the number of this process."""
-        return jax.process_index()
-
-    @property
-    def count(self) -> int:
-        """Return the number of processes."""
-        return jax.process_count()
-
-    def exchange(self, value: Any, /) -> list[Any]:
-        """Return the values of all processes, in their order; each gives one, which must be JSON."""
-        return exchange(value)
+__all__ = ["held_part", "is_split", "laid_like", "read_shards", "replicated_key", "write_shards"]
 
 
 def is_split(like: Any) -> bool:
@@ -61,12 +40,17 @@ def is_split(like: Any) -> bool:
 
 
 def held_part(value: jax.Array) -> HeldArray:
-    """Return what this process holds of an array, as views: JAX does not reuse their memory while they are there."""
+    """Return what this process holds of an array, as views: JAX does not reuse their memory while they are there.
+
+    The array beside them is one of its own over the same memory, so that it outlives a donation of the given one.
+    """
     pieces = []
+    parts = [shard.data for shard in value.addressable_shards]
+    live = jax.make_array_from_single_device_arrays(value.shape, value.sharding, parts) if parts else value
     for shard in value.addressable_shards:
         start = tuple(part.start or 0 for part in shard.index)
         pieces.append(HeldPiece(start, np.asarray(shard.data), str(shard.replica_id), shard.replica_id == 0))
-    return HeldArray(tuple(value.shape), str(value.dtype), tuple(pieces), value)
+    return HeldArray(tuple(value.shape), str(value.dtype), tuple(pieces), live)
 
 
 def laid_like(array: NDArray[np.generic], sharding: jax.sharding.Sharding) -> jax.Array:
