@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import numpy as np
+
 from benchmarks.paired import Arm
 from benchmarks.saves_together import SIDES
 from benchmarks.saves_together import arms as plain_arms
@@ -42,13 +44,19 @@ OWN = {
 }
 """Side to phase to the function that it is."""
 
+KINDS = {
+    "": "a call that waits, until durable",
+    "-begun": "a call that returns, until it does",
+    "-kept": "what that began, until durable",
+}
+"""Kind of an arm to what it measures."""
+
 Phases = dict[str, list[float]]
 """Phase to its calls, seconds, and seconds of a processor."""
 
 
 def arms(side: str, home: str, width: int) -> list[Arm]:
-    """Return the arms `parity` and `peer` of `benchmarks.saves_together`; each returns its phases."""
-    made = {arm.name: arm for arm in plain_arms(side, home, width)}
+    """Return the arms of `benchmarks.saves_together`; each returns its phases."""
     phases: Phases = {}
     lock = threading.Lock()
     for phase, place in {**COMMON, **OWN[side]}.items():
@@ -63,7 +71,7 @@ def arms(side: str, home: str, width: int) -> list[Arm]:
 
         return Arm(name=arm.name, run=run, reset=arm.reset)
 
-    return [profiled(made[name]) for name in ("parity", "peer")]
+    return [profiled(arm) for arm in plain_arms(side, home, width)]
 
 
 def _time(phase: str, place: str, phases: Phases, lock: threading.Lock) -> None:
@@ -91,7 +99,7 @@ def _time(phase: str, place: str, phases: Phases, lock: threading.Lock) -> None:
 
 
 def main() -> None:
-    """Print the phases of the fastest of some rounds, and what all rounds took."""
+    """Print the ratios of some rounds, and the phases of the fastest."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side", choices=SIDES, default="torch")
     parser.add_argument("--width", type=int, default=2048, help="2048 is a state of 101 MB, 4096 of 403")
@@ -100,24 +108,32 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         given = {"side": asked.side, "home": home, "width": asked.width}
         with Worker("benchmarks.save_phases:arms", processes=2, **given) as worker:
-            arms = {name: worker.arm(name, name) for name in ("parity", "peer")}
-            found: dict[str, list[Any]] = {name: [] for name in arms}
-            for number in range(asked.rounds + 1):
-                for name, arm in arms.items():
-                    arm.reset()
-                    rounds = found[name]
-                    rounds.append(arm.run())
-                    if number == 0:
-                        rounds.clear()  # what is paid once
-            arm.reset()
+            names = [f"{who}{kind}" for kind in KINDS for who in ("parity", "peer")]
+            made = [worker.arm(name, name) for name in names]
+            rounds = [_round(made if number % 2 else made[::-1]) for number in range(asked.rounds + 1)]
+            made[0].reset()
+    del rounds[0]  # what is paid once
     load = f", load {os.getloadavg()[0]:.0f}" if hasattr(os, "getloadavg") else ""
-    print(f"{asked.side}, two processes, {24 * asked.width**2 / 1e6:.0f} MB{load}")
-    for name, rounds in found.items():
+    print(f"{asked.side}, two processes, {24 * asked.width**2 / 1e6:.0f} MB, {asked.rounds} rounds{load}")
+    for kind, what in KINDS.items():
+        ratios = [one[f"parity{kind}"]["seconds"] / one[f"peer{kind}"]["seconds"] for one in rounds]
+        low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
+        print(f"{what}: {middle:.2f} times {SIDES[asked.side]} (quartiles {low:.2f} to {high:.2f})")
+    for name in ("parity", "peer"):
         label = SIDES[asked.side] if name == "peer" else name
-        print(f"{label}: {', '.join(format(1e3 * one['seconds'], '.0f') for one in rounds)} ms; of the fastest:")
-        best = min(rounds, key=lambda one: one["seconds"])
-        for phase, (calls, seconds, used) in best["phases"].items():
+        every = [one[name] for one in rounds]
+        print(f"{label}: {', '.join(format(1e3 * one['seconds'], '.0f') for one in every)} ms; of the fastest:")
+        for phase, (calls, seconds, used) in min(every, key=lambda one: one["seconds"])["phases"].items():
             print(f"  {phase:<18} {calls:>3} calls {1e3 * seconds:7.1f} ms, processor {1e3 * used:6.1f} ms")
+
+
+def _round(arms: list[Arm]) -> dict[str, Any]:
+    """Return arm to what it took, each once."""
+    found = {}
+    for arm in arms:
+        arm.reset()
+        found[arm.name] = arm.run()
+    return found
 
 
 if __name__ == "__main__":
