@@ -34,7 +34,7 @@ a launcher gave this one a place; and two run at once, of which none may take mo
 START_SECONDS = 60
 """Longest JAX may take to connect processes that are all there."""
 
-SHORT = 2048
+SHORT = 256
 """Bytes that every process gives at first, its size among them: most values are shorter, and cross at once."""
 
 HEAD = 8

@@ -6,7 +6,6 @@ in another order in each process. It goes through the key-value store of JAX's c
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -25,16 +24,26 @@ killed is noticed earlier, by the heartbeat of JAX."""
 PIECE = 1 << 20
 """Bytes of one entry of the store: a message of gRPC has at most 4 MiB, unless it is told otherwise."""
 
-_numbers = itertools.count()
-"""Number of each group: all processes make the same calls, so that they count alike."""
+_next = [0]
+"""The number of the next group, as this process knows it."""
 
 
 class JaxGroup:
-    """All processes of JAX, for the thread that computes."""
+    """All processes of JAX, for the thread that computes.
+
+    Its number is agreed on: a process that has raised where others have not may have made fewer groups than they.
+    """
 
     def __init__(self) -> None:
-        self.beside = _BesideGroup(f"parity/saves/{next(_numbers)}")
-        """The same processes for the thread that writes."""
+        self._number = _next[0]
+        self._beside: _BesideGroup | None = None
+
+    @property
+    def beside(self) -> _BesideGroup:
+        """Return the same processes for the thread that writes; asked for after a first exchange."""
+        if self._beside is None:
+            self._beside = _BesideGroup(f"parity/saves/{self._number}")
+        return self._beside
 
     @property
     def index(self) -> int:
@@ -48,7 +57,10 @@ class JaxGroup:
 
     def exchange(self, value: Any, /) -> list[Any]:
         """Return the values of all processes, in their order; each gives one, which must be JSON."""
-        return exchange(value)
+        every = exchange([self._number, value])
+        self._number = max(number for number, _ in every)
+        _next[0] = max(_next[0], self._number + 1)
+        return [given for _, given in every]
 
 
 class _BesideGroup:

@@ -18,7 +18,7 @@ from torch_side.formats.dtensors import is_split
 
 __all__ = ["TorchGroup", "gather_json", "group_of", "scatter_json"]
 
-SHORT = 2048
+SHORT = 256
 """Bytes that every process gives at first, its size among them: most values are shorter, and cross at once."""
 
 HEAD = 8
