@@ -180,7 +180,7 @@ def test_killed_ranks_are_started_anew_and_nothing_is_lost(mesh, whom, tmp_path)
 
 def test_ranks_whose_torchrun_is_killed_train_to_the_end_and_no_second_run_writes_meanwhile(tmp_path):
     """They lose who would start them anew, and nothing else; the lock of rank 0 refuses another start by its name."""
-    steps = 600
+    steps = 200
     expected = quiet_records(tmp_path, "fsdp=2", steps)
     run, until = RunDirectory(tmp_path / "run"), time.monotonic() + 600
     left = []
@@ -194,8 +194,12 @@ def test_ranks_whose_torchrun_is_killed_train_to_the_end_and_no_second_run_write
             assert len(left) == 2
             owner = rank_0(left)
             agent.kill()
+            for pid in left:  # so that they have not ended before the other start is there
+                os.kill(pid, signal.SIGSTOP)
             second = under_torchrun(tmp_path, "fsdp=2", steps, 0)
-            out, _ = second.communicate(timeout=120)
+            out, _ = second.communicate(timeout=100)
+            for pid in left:
+                os.kill(pid, signal.SIGCONT)
             assert second.returncode != 0, out
             assert re.search(rf"has a writer already: .*\b{owner}\b", out), out
             while any(map(runs, left)):
