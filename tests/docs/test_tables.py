@@ -64,11 +64,6 @@ COMPARED = {
     ("docs/scale.md", "saver", "damage"): (
         "benchmarks/test_peers_damage::test_the_table_of_the_page_has_a_row_of_each_saver_and_damage"
     ),
-    (
-        "docs/scale.md",
-        "what",
-        "/ DCP",
-    ): "measured by `pytest benchmarks/test_saves_together.py`, as the text above says",
     ("docs/scale.md", "processes", "to process 0, MB"): (
         "benchmarks/test_many_processes::test_the_tables_of_the_page_are_those_of_the_command"
     ),
