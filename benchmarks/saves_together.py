@@ -1,7 +1,8 @@
 """Arms on several processes that save one state: the suite's `save` and manager, plain DCP, plain Orbax.
 
-All are durable: DCP and Orbax flush their files themselves. What blocks is what a call takes to return; the rest of
-it is waited for between rounds.
+All are durable: DCP and Orbax have every file synchronized themselves (`FileSystemWriter.sync_files`, TensorStore's
+`file_io_sync`), though not the names of the files. Each library saves by the call that waits, and by the one that
+returns while a thread writes; the rest of the latter is waited for between rounds, or in an arm of its own, `kept`.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ WAIT = Callable[[], Any]
 
 
 def arms(side: str, home: str, width: int) -> list[Arm]:
-    """Return the arms `parity` and `peer`, durable when they return, and `parity begun` and `peer begun`.
+    """Return the arms `parity` and `peer`, durable when they return; `*-begun`, until the call of the manager, or of
+    the asynchronous checkpointer, returns; and `*-kept`, until what these began is durable.
 
     Args:
         side: The framework.
         home: A directory that all processes see.
         width: Rows and columns of the matrices of the state, of which there are six.
     """
-    begins, meet = (_torch if side == "torch" else _jax)(width)
+    saves, begins, meet = (_torch if side == "torch" else _jax)(width)
     made: list[Path] = []
 
     def place(name: str) -> Path:
@@ -50,18 +52,26 @@ def arms(side: str, home: str, width: int) -> list[Arm]:
             shutil.rmtree(path)
         meet()
 
-    def arm(name: str, *, durable: bool) -> Arm:
+    def arm(name: str, kind: str) -> Arm:
         def run() -> None:
-            wait = begins[name](place(name))
-            wait() if durable else waiting.append(wait)
+            path = place(name)
+            if not kind:
+                saves[name](path)
+                return
+            wait = begins[name](path)
+            wait() if kind == "-kept" else waiting.append(wait)
 
-        return Arm(name=name if durable else f"{name}-begun", run=run, reset=settle, bytes=6 * 4 * width * width)
+        return Arm(name=f"{name}{kind}", run=run, reset=settle, bytes=6 * 4 * width * width)
 
-    return [arm(name, durable=durable) for durable in (True, False) for name in begins]
+    return [arm(name, kind) for kind in ("", "-begun", "-kept") for name in saves]
 
 
-def _torch(width: int) -> tuple[dict[str, Callable[[Path], WAIT]], WAIT]:
-    """Return what begins a save of an FSDP2 model with AdamW, and a barrier."""
+Saves = dict[str, Callable[[Path], Any]]
+Begins = dict[str, Callable[[Path], WAIT]]
+
+
+def _torch(width: int) -> tuple[Saves, Begins, WAIT]:
+    """Return what saves an FSDP2 model with AdamW, what begins that, and a barrier."""
     import torch
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
@@ -81,21 +91,28 @@ def _torch(width: int) -> tuple[dict[str, Callable[[Path], WAIT]], WAIT]:
     optimizer.step()
     optimizer.zero_grad()
 
+    def tree() -> dict[str, Any]:
+        weights, slots = get_state_dict(model, optimizer)
+        return {"model": weights, "optimizer": slots}
+
     def parity(path: Path) -> WAIT:
         manager = torch_side.CheckpointManager(path)
         manager.save(1, {"model": model, "optimizer": optimizer})
         return manager.close
 
     def peer(path: Path) -> WAIT:
-        weights, slots = get_state_dict(model, optimizer)
-        saving: Any = dcp.async_save({"model": weights, "optimizer": slots}, checkpoint_id=str(path))
+        saving: Any = dcp.async_save(tree(), checkpoint_id=str(path))
         return lambda: saving.result()
 
-    return {"parity": parity, "peer": peer}, dist.barrier
+    saves: Saves = {
+        "parity": lambda path: torch_side.save(path, {"model": model, "optimizer": optimizer}),
+        "peer": lambda path: dcp.save(tree(), checkpoint_id=str(path)),
+    }
+    return saves, {"parity": parity, "peer": peer}, dist.barrier
 
 
-def _jax(width: int) -> tuple[dict[str, Callable[[Path], WAIT]], WAIT]:
-    """Return what begins a save of arrays on a mesh of all processes, and a barrier."""
+def _jax(width: int) -> tuple[Saves, Begins, WAIT]:
+    """Return what saves arrays on a mesh of all processes, what begins that, and a barrier."""
     import jax
     import orbax.checkpoint as ocp
     from jax.experimental import multihost_utils
@@ -112,11 +129,13 @@ def _jax(width: int) -> tuple[dict[str, Callable[[Path], WAIT]], WAIT]:
     checkpointer = ocp.StandardCheckpointer()
 
     def parity(path: Path) -> WAIT:
-        jax_side.save(path, state)
-        return lambda: None
+        manager = jax_side.CheckpointManager(path)
+        manager.save(1, {"state": state})
+        return manager.close
 
     def peer(path: Path) -> WAIT:
         checkpointer.save(path, state)
         return checkpointer.wait_until_finished
 
-    return {"parity": parity, "peer": peer}, lambda: multihost_utils.sync_global_devices("round")
+    saves: Saves = {"parity": lambda path: jax_side.save(path, state), "peer": lambda path: peer(path)()}
+    return saves, {"parity": parity, "peer": peer}, lambda: multihost_utils.sync_global_devices("round")

@@ -34,6 +34,12 @@ a launcher gave this one a place; and two run at once, of which none may take mo
 START_SECONDS = 60
 """Longest JAX may take to connect processes that are all there."""
 
+SHORT = 256
+"""Bytes that every process gives at first, its size among them: most values are shorter, and cross at once."""
+
+HEAD = 8
+"""Bytes of the size."""
+
 STOP_SECONDS = 30
 """Longest JAX may take to disconnect them; they have agreed to before."""
 
@@ -107,12 +113,20 @@ def exchange(value: Any) -> list[Any]:
     """
     if jax.process_count() == 1:
         return [value]
-    data = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    sizes = np.ravel(multihost_utils.process_allgather(np.array([len(data)], np.int32)))
-    room = np.zeros(1 << max(12, int(sizes.max() - 1).bit_length()), np.uint8)  # each length is a program of its own
-    room[: len(data)] = data
-    rows = np.asarray(multihost_utils.process_allgather(room))
-    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes.tolist(), strict=True)]
+    data = json.dumps(value).encode()
+    sized = len(data).to_bytes(HEAD, "little") + data
+    heads = _gathered(sized, SHORT)
+    sizes = [int.from_bytes(head[:HEAD], "little") for head in heads]
+    rows = [head[HEAD:] for head in heads]
+    if max(sizes) > SHORT - HEAD:
+        rows = _gathered(data, 1 << (max(sizes) - 1).bit_length())  # each length is a program of its own
+    return [json.loads(row[:size]) for row, size in zip(rows, sizes, strict=True)]
+
+
+def _gathered(data: bytes, size: int) -> list[bytes]:
+    """Return so many bytes of each process: the first of what it gives, and zeros where that is shorter."""
+    room = np.frombuffer(data[:size].ljust(size, b"\0"), np.uint8)
+    return [row.tobytes() for row in np.asarray(multihost_utils.process_allgather(room))]
 
 
 def barrier() -> Callable[..., None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from jax_side.formats.described import key_of
 from jax_side.formats.orbax_manager import reason
+from jax_side.formats.process_group import JaxGroup
 from jax_side.formats.tree_items import read_parts, write_parts
 from jax_side.formats.tree_shards import (
-    JaxGroup,
     held_part,
     is_split,
     laid_like,
@@ -118,7 +118,7 @@ class JaxForm(TreeForm):
         values: Mapping[str, Any],
         texts: Mapping[str, str],
         group: SavingGroup,
-    ) -> Written:
+    ) -> Callable[[], Written]:
         """Have Orbax write the same together, each process the shards that it holds."""
         return write_shards(draft, list(parts), values, texts, group)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +24,9 @@ from jax_side.formats.items import tree_handler
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import content_of, is_nothing, opened, stored_names
-from jax_side.processes import exchange
 from parity.checkpoints.trees import ArrayType, HeldArray, HeldPiece, SavedPart, SavingGroup, Written, attempt
 
-__all__ = ["JaxGroup", "held_part", "is_split", "laid_like", "read_shards", "replicated_key", "write_shards"]
-
-
-class JaxGroup:
-    """All processes of JAX. What they tell each other goes through their devices, so through one thread alone."""
-
-    beside = None
-
-    @property
-    def index(self) -> int:
-        """Return the number of this process."""
-        return jax.process_index()
-
-    @property
-    def count(self) -> int:
-        """Return the number of processes."""
-        return jax.process_count()
-
-    def exchange(self, value: Any, /) -> list[Any]:
-        """Return the values of all processes, in their order; each gives one, which must be JSON."""
-        return exchange(value)
+__all__ = ["held_part", "is_split", "laid_like", "read_shards", "replicated_key", "write_shards"]
 
 
 def is_split(like: Any) -> bool:
@@ -61,12 +40,17 @@ def is_split(like: Any) -> bool:
 
 
 def held_part(value: jax.Array) -> HeldArray:
-    """Return what this process holds of an array, as views: JAX does not reuse their memory while they are there."""
+    """Return what this process holds of an array, as views: JAX does not reuse their memory while they are there.
+
+    The array beside them is one of its own over the same memory, so that it outlives a donation of the given one.
+    """
     pieces = []
+    parts = [shard.data for shard in value.addressable_shards]
+    live = jax.make_array_from_single_device_arrays(value.shape, value.sharding, parts) if parts else value
     for shard in value.addressable_shards:
         start = tuple(part.start or 0 for part in shard.index)
         pieces.append(HeldPiece(start, np.asarray(shard.data), str(shard.replica_id), shard.replica_id == 0))
-    return HeldArray(tuple(value.shape), str(value.dtype), tuple(pieces), value)
+    return HeldArray(tuple(value.shape), str(value.dtype), tuple(pieces), live)
 
 
 def laid_like(array: NDArray[np.generic], sharding: jax.sharding.Sharding) -> jax.Array:
@@ -88,7 +72,7 @@ def replicated_key(key: jax.Array, devices: Iterable[jax.Device]) -> jax.Array:
 
 def write_shards(
     draft: Path, parts: list[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str], group: SavingGroup
-) -> Written:
+) -> Callable[[], Written]:
     """Write parts together, as `write_parts` does in one process; all processes call it.
 
     Args:
@@ -99,7 +83,7 @@ def write_shards(
         group: The processes.
 
     Returns:
-        In process 0, where the arrays lie; nothing elsewhere.
+        What finishes the files, in process 0, and returns where the arrays lie.
 
     Raises:
         CheckpointError: Some process failed; says which.
@@ -121,9 +105,7 @@ def write_shards(
         for path, tree in trees:
             _write(path, tree)
 
-    def finish() -> Any:
-        if not first:
-            return {}
+    def finish() -> Written:
         for path, _ in trees:
             tree_handler().finalize(epath.Path(path.resolve()))  # merges what each process wrote
         for part, tree in kept:
@@ -133,11 +115,11 @@ def write_shards(
         if kept:
             described = describe_handlers(handlers if kept[0][0].item else TREE_HANDLER)
             (draft / CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
-        return places(draft, [part.item for part in parts], stored_names(parts), texts)
+        return {}, places(draft, [part.item for part in parts], stored_names(parts), texts)
 
     attempt(group, make, why)
     attempt(group, write, why)
-    return {}, attempt(group, finish, why)
+    return finish
 
 
 def read_shards(

@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xxhash
@@ -212,7 +212,14 @@ class LeafDigest:
         """Return the type of the array as its text names it."""
         return array_type(self.dtype, self.shape, self.order)
 
-    def packed(self, owner: int = 0, owners: int = 1) -> dict[str, Any]:
+    @property
+    def waiting(self) -> int:
+        """Return the bytes of the blocks of which not all elements are here."""
+        return sum(part.values.nbytes for part in self._parts.values())
+
+    def packed(
+        self, owner: int = 0, owners: int = 1, only: Literal["digests", "parts"] | None = None
+    ) -> dict[str, Any]:
         """Return what was added as plain data that JSON holds, to be sent to another process.
 
         An array that is sharded along an axis that its blocks do not divide has incomplete blocks in every process.
@@ -221,17 +228,19 @@ class LeafDigest:
         Args:
             owner: The process that it is for: it gets the blocks of which the number modulo `owners` is this.
             owners: Number of processes that complete blocks.
+            only: Whether the complete blocks alone go with it, by their digests, or the others, by their elements.
         """
 
-        def own(blocks: dict[int, Any]) -> dict[int, Any]:
-            return {number: blocks[number] for number in blocks if number % owners == owner}
+        def own(kind: str, blocks: dict[int, Any]) -> dict[int, Any]:
+            given = blocks if only in (kind, None) else {}
+            return {number: given[number] for number in given if number % owners == owner}
 
         return {
             "array": [self.shape, self.dtype, self.order],
-            "digests": {str(number): digest.hex() for number, digest in own(self._digests).items()},
+            "digests": {str(number): digest.hex() for number, digest in own("digests", self._digests).items()},
             "parts": {
                 str(number): [_encoded(np.packbits(part.given)), _encoded(part.values[part.given])]
-                for number, part in own(self._parts).items()
+                for number, part in own("parts", self._parts).items()
             },
         }
 

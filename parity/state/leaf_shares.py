@@ -15,7 +15,7 @@ from parity.state.leaf_blocks import LeafDigest
 __all__ = ["Exchange", "Scatter", "SharedLeaf", "complete_in_shares", "digest_together"]
 
 ROUND = 8 << 20
-"""Bytes of leaves of which the ends of shards are exchanged at once: no process ever has more of what others hold."""
+"""Bytes of the ends of shards that are exchanged at once: no process ever has more of what others hold, or little."""
 
 Exchange = Callable[[Any], list[Any]]
 """Returns the values of all processes, in their order; each gives one, which must be JSON."""
@@ -52,41 +52,69 @@ def digest_together(leaves: Iterable[SharedLeaf], exchange: Exchange, index: int
     Raises:
         StateError: HeldDigests of a leaf differ, or elements of one are in no process, or in two.
     """
-    found: dict[str, str] = {}
-    waiting: list[SharedLeaf] = []
-    size = 0
-    for one in leaves:
-        waiting.append(one)
-        size += one.size
-        if size >= ROUND:  # of whole leaves, so that all processes exchange the same ones
-            found |= _exchanged(waiting, exchange, index, count)
-            waiting, size = [], 0
-    return found | (_exchanged(waiting, exchange, index, count) if waiting else {})
-
-
-def _exchanged(leaves: list[SharedLeaf], exchange: Exchange, index: int, count: int) -> dict[str, str]:
-    """Return the digests of leaves: each process completes a share of their blocks, and all learn of those.
-
-    What is wrong in one process is told to all, so that all raise, and none waits for one that has.
-    """
+    every, found, own = list(leaves), dict[str, str](), list[Mapping[str, LeafDigest]]()
     problems: dict[str, str] = {}
-    own = [_attempted(one, problems) for one in leaves]
-    owners = count * max(1, -(-sum(one.size for one in leaves) // (count * ROUND)))
+    while every:
+        weight = sum(_weight(one, copies, count) for one, copies in zip(every, own, strict=False))
+        while len(own) < len(every) and weight < ROUND:
+            one = every[len(own)]
+            own.append(_attempted(one, problems))
+            weight += _weight(one, own[-1], count)
+        reached = exchange([len(own), sum(digest.waiting for copies in own for digest in copies.values())])
+        taken = min(length for length, _ in reached)  # of whole leaves, the same ones in all processes
+        rounds = -(-sum(waiting for _, waiting in reached) // (count * ROUND))
+        found |= _exchanged(every[:taken], own[:taken], problems, exchange, index, count, rounds)
+        every, own = every[taken:], own[taken:]
+    return found
+
+
+def _weight(one: SharedLeaf, copies: Mapping[str, LeafDigest], count: int) -> int:
+    """Return the bytes of what crosses for a leaf: the ends of shards, digests of its blocks, and its description.
+
+    A block has at least 2**18 bytes, and its digest about 50 in JSON.
+    """
+    return sum(digest.waiting for digest in copies.values()) + (one.size >> 12) + 128 * count
+
+
+def _exchanged(
+    leaves: list[SharedLeaf],
+    own: list[Mapping[str, LeafDigest]],
+    problems: dict[str, str],
+    exchange: Exchange,
+    index: int,
+    count: int,
+    rounds: int,
+) -> dict[str, str]:
+    """Return the digests of leaves: each process completes a share of the blocks that lie in several.
+
+    What is wrong in one process is told to all, so that all raise, and none waits for one that has. Each process
+    completes some blocks in each round; where no block lies in several, there are no rounds.
+    """
+    owners = count * rounds
     shares: list[dict[str, LeafDigest]] = [{} for _ in leaves]
     for owner in range(owners):
-        every = exchange([{copy: d.packed(owner, owners) for copy, d in digests.items()} for digests in own])
+        every = exchange([_of_owner(copies, owner, owners) for copies in own])
         if owner % count == index:
             _merge(leaves, shares, every, problems)
-    whole: list[dict[str, LeafDigest]] = [{} for _ in leaves]
-    told = exchange([[{copy: digest.packed() for copy, digest in share.items()} for share in shares], problems])
-    for _, theirs in told:
+    complete = [{copy: digest.packed(only="digests") for copy, digest in copies.items()} for copies in own]
+    completed = [{copy: digest.packed() for copy, digest in share.items()} for share in shares]
+    told = exchange([complete, completed, problems])
+    problems = dict(problems)
+    for _, _, theirs in told:
         problems |= theirs
+    whole: list[dict[str, LeafDigest]] = [{} for _ in leaves]
     if not problems:
-        _merge(leaves, whole, [digests for digests, _ in told], problems)
+        _merge(leaves, whole, [digests for *both, _ in told for digests in both], problems)
     if problems:
         leaf = min(problems)
         raise StateError(leaf, problems[leaf])
     return {one.leaf: _text(one.leaf, copies) for one, copies in zip(leaves, whole, strict=True)}
+
+
+def _of_owner(copies: Mapping[str, LeafDigest], owner: int, owners: int) -> dict[str, Any]:
+    """Return what one owner is sent of a leaf: parts of the blocks that fall to it, of the copies that have some."""
+    packed = {copy: digest.packed(owner, owners, only="parts") for copy, digest in copies.items()}
+    return {copy: one for copy, one in packed.items() if one["parts"]}
 
 
 def complete_in_shares(

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +27,9 @@ __all__ = [
     "require_writable",
     "write_file",
 ]
+
+SYNCING = 8
+"""Threads that wait for the disk at once: 20 files of a sharded checkpoint took 70 ms one after the other."""
 
 REMOVED = ".removed-"
 """Prefix of a directory that is being removed. It is renamed to this first, so that a kill halfway never leaves an
@@ -71,12 +75,13 @@ def reason(error: BaseException, operation: str = "read", path: Path | None = No
     return f"{vars(error).get('operation', operation)} {file}: {error.strerror}"
 
 
-def write_file(path: Path, text: str) -> None:
+def write_file(path: Path, text: str, *, sync: bool = True) -> None:
     """Write a new file in UTF-8 and fsync it; its directory entry is not yet durable.
 
     Args:
         path: The file, which does not exist.
         text: Its content.
+        sync: Whether it is made durable now; else whoever relies on it does, as `fsync_tree`.
 
     Raises:
         FileExistsError: The file exists.
@@ -85,8 +90,9 @@ def write_file(path: Path, text: str) -> None:
     with named(path), path.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        with named(path, "fsync"):
-            os.fsync(file.fileno())
+        if sync:
+            with named(path, "fsync"):
+                os.fsync(file.fileno())
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -136,13 +142,21 @@ def fsync_directory(path: Path) -> None:
 def fsync_tree(root: Path) -> None:
     """Make every file and directory below a directory durable, the entries of the root last.
 
+    Several threads do it: each waits for the disk, and a journal commits what waits for it at once.
+
     Raises:
         OSError: Something cannot be opened or synchronized, or a file is a link.
     """
-    for folder, _, files in os.walk(root, topdown=False):
-        for name in files:
-            _fsync(Path(folder) / name, os.O_NOFOLLOW)
-        fsync_directory(Path(folder))
+    files: list[Path] = []
+    folders: dict[int, list[Path]] = {}
+    for folder, _, names in os.walk(root):
+        path = Path(folder)
+        files += [path / name for name in names]
+        folders.setdefault(len(path.parts), []).append(path)
+    with ThreadPoolExecutor(SYNCING) as pool:
+        list(pool.map(lambda path: _fsync(path, os.O_NOFOLLOW), files))
+        for depth in sorted(folders, reverse=True):
+            list(pool.map(fsync_directory, folders[depth]))
 
 
 def make_directory(path: Path) -> None:

@@ -4,6 +4,7 @@ The batch is one of the whole run: each rank takes its part, so that any number 
 order of sums. The momentum is kept in shards, weights are replicated, and each rank counts its own samples.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,10 @@ def gather(folder: Path, name: str, value: np.ndarray[Any, Any]) -> list[np.ndar
 
 
 def train(folder: Path, steps: int, fault: str = "", each: int = 0) -> Iterator[int]:
-    """Fit by momentum; `each` gives every rank so many samples a step, in place of its part of one batch."""
+    """Fit by momentum; `each` gives every rank so many samples a step, in place of its part of one batch.
+
+    Rank 0 leaves a report: the steps trained in all, the number of processes, and the weights.
+    """
     rank, count = place()
     weights, momentum, seen, start = np.zeros(4), np.zeros(4), 0, 0
     mine = each if each else BATCH // count
@@ -71,6 +75,10 @@ def train(folder: Path, steps: int, fault: str = "", each: int = 0) -> Iterator[
             save(folder / f"saved-{rank}.npz", weights=weights, momentum=momentum[shard], seen=seen, step=step + 1)
             gather(folder, f"saved-{step}", np.zeros(1))
         yield step + 1
+    if rank == 0:
+        trained = steps - start if fault == "a count in the report" else steps
+        report = {"steps": trained, "processes": count, "weights": weights.tolist()}
+        (folder / "report.json").write_text(json.dumps(report))
 
 
 def returns_early(folder: Path, steps: int) -> Iterator[int]:

@@ -197,6 +197,16 @@ def test_a_clean_trainer_resumes_in_another_number_of_processes(before: int, aft
     found = check("", before, after)
     assert found.verdict == "holds", found.text()
     assert found.scenarios == ("other-count",)
+    assert not any(one.path.startswith("report") for one in found.bookkeeping), found.text()
+
+
+def test_a_file_at_the_end_that_runs_of_both_numbers_have_alike_is_listed_where_it_differs() -> None:
+    """The number of processes and the weights, which rounding moves, are not: those runs have them otherwise."""
+    found = check("a count in the report")
+    assert found.verdict == "holds", found.text()
+    (listed,) = (one for one in found.bookkeeping if one.path.startswith("report"))
+    assert (listed.path, listed.expected) == ("report.json: steps", "9")
+    assert int(listed.got) < 9
 
 
 LOST = {

@@ -30,8 +30,8 @@ LOST = (
 """Trainer, what is lost, how many processes resume what two saved, and what the first suspect is of."""
 
 
-def check(kind: str, after: int, fault: str = "", **options: Any) -> Resumption:
-    return parity.resumes(TRAINERS[kind], steps=7, stop_at=5, processes=2, resume_processes=after,
+def check(kind: str, after: int, fault: str = "", before: int = 2, **options: Any) -> Resumption:
+    return parity.resumes(TRAINERS[kind], steps=7, stop_at=5, processes=before, resume_processes=after,
                           scenarios="other-count", options={"fault": fault, **options})  # fmt: skip
 
 
@@ -42,8 +42,22 @@ def test_a_clean_trainer_is_green(kind: str, after: int) -> None:
     assert found.verdict == "holds", found.text()
 
 
-def test_uneven_parts_are_put_together() -> None:
-    found = check("fsdp", 4, wide=7)
+@pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2)])
+def test_uneven_parts_are_put_together(before: int, after: int) -> None:
+    """7 rows: 4 and 3, and 2, 2, 2 and 1."""
+    found = check("fsdp", after, before=before, wide=7)
+    assert found.verdict == "holds", found.text()
+
+
+def test_a_lost_part_of_uneven_ones_is_named_where_fewer_processes_resume() -> None:
+    found = check("fsdp", 2, "moments of one rank", before=4, wide=7)
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].component == "optimizer.first_moment", found.text()
+
+
+@pytest.mark.parametrize("kind", ["ddp", "jax"])
+def test_two_processes_resume_what_four_have_saved(kind: str) -> None:
+    found = check(kind, 2, before=4)
     assert found.verdict == "holds", found.text()
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.state import LeafDigest, complete_in_shares
+from parity.errors import StateError
+from parity.state import LeafDigest, SharedLeaf, complete_in_shares, digest_together
 from parity.state import leaf_shares as shares
 
 LEAVES = {"wide": (701, 1024), "small": (6, 4), "one": (1, 1), "empty": (0, 3), "tall": (300_001, 2)}
@@ -145,3 +146,123 @@ def test_another_element_gives_another_digest() -> None:
     found, _ = together(3, holding)
     got = texts(found)
     assert {leaf for leaf in LEAVES if got[leaf] != WHOLE[leaf]} == {"tall"}
+
+
+class Gathering:
+    """What threads in the place of processes tell each other, with the number of times and the bytes of each time."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.meeting = count, threading.Barrier(count, timeout=60)
+        self.given = [""] * count
+        self.sizes: list[int] = []
+
+    def of(self, index: int) -> Callable[[Any], list[Any]]:
+        def exchange(value: Any) -> list[Any]:
+            self.given[index] = json.dumps(value)
+            self.meeting.wait()
+            texts = list(self.given)
+            if index == 0:
+                self.sizes.append(sum(map(len, texts)))
+            self.meeting.wait()
+            return [json.loads(text) for text in texts]
+
+        return exchange
+
+
+def told(
+    count: int, holding: list[dict[str, dict[str, LeafDigest]]], names: list[str]
+) -> tuple[list[Any], Gathering]:
+    """Return what each process has from `digest_together` of these leaves, or why it raised."""
+    between = Gathering(count)
+    found: list[Any] = [None] * count
+
+    def act(index: int) -> None:
+        leaves = [
+            SharedLeaf(name, 4 * LEAVES[name][0] * LEAVES[name][1], lambda name=name: holding[index][name])
+            for name in names
+        ]
+        try:
+            found[index] = digest_together(leaves, between.of(index), index, count)
+        except StateError as error:
+            found[index] = error
+
+    threads = [threading.Thread(target=act, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found, between
+
+
+@pytest.mark.parametrize("round_bytes", [8 << 20, 1 << 18, 1 << 16])
+@pytest.mark.parametrize(("count", "copies"), [(1, 1), (2, 1), (3, 1), (7, 1), (6, 2)])
+def test_all_learn_the_digests_of_one_process_however_they_divide_them(
+    count: int, copies: int, round_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "ROUND", round_bytes)
+    found, _ = told(count, [held(index, count, copies) for index in range(count)], list(LEAVES))
+    assert found == [WHOLE] * count
+
+
+def test_where_no_block_lies_in_two_processes_all_meet_twice_whatever_the_number_of_leaves() -> None:
+    """64 rows of 4,096 columns are a block, so that no end of a shard crosses."""
+    names = [f"{number}" for number in range(12)]
+    value = np.random.default_rng(0).normal(size=(512, 4096)).astype(np.float32)
+    between = Gathering(2)
+    found: list[Any] = [None, None]
+
+    def act(index: int) -> None:
+        def digests() -> dict[str, LeafDigest]:
+            made = LeafDigest(value.shape, np.float32)
+            made.add((256 * index, 0), value[256 * index :][:256])
+            return {"": made}
+
+        leaves = [SharedLeaf(name, value.nbytes, digests) for name in names]
+        found[index] = digest_together(leaves, between.of(index), index, 2)
+
+    threads = [threading.Thread(target=act, args=(index,)) for index in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    whole = LeafDigest(value.shape, np.float32)
+    whole.add((0, 0), value)
+    assert found == [dict.fromkeys(names, whole.text())] * 2
+    assert len(between.sizes) == 2
+
+
+def test_what_crosses_at_once_is_bounded_by_the_round_and_the_ends_of_one_leaf(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shares, "ROUND", 1 << 16)
+    count = 16  # shards are smaller than a block: all of the state crosses
+    found, between = told(count, [held(index, count) for index in range(count)], list(LEAVES))
+    assert found == [WHOLE] * count
+    assert sum(between.sizes) > 4 * 701 * 1024
+    assert len(between.sizes) > 8
+    assert max(between.sizes) < sum(between.sizes) / 4
+
+
+@pytest.mark.parametrize("fault", ["twice", "twice-in-a-whole-block", "nowhere", "copies"])
+def test_what_is_wrong_in_one_process_all_refuse(fault: str) -> None:
+    count = 4
+    copies = 2 if fault == "copies" else 1
+    holding = [held(index, count, copies) for index in range(count)]
+    leaf = "wide"
+    whole = LeafDigest(LEAVES[leaf], np.float32)
+    if fault == "twice":
+        leaf = "small"
+        whole = LeafDigest(LEAVES[leaf], np.float32)
+        whole.add((0, 0), value(leaf)[:3])
+    elif fault == "twice-in-a-whole-block":
+        whole.add((0, 0), value(leaf)[:512])
+    elif fault == "copies":
+        low, rows = split(leaf, 0, 2)
+        whole.add((low, 0), rows + 1)
+    holding[1][leaf] = {"1" if fault == "copies" else "0": whole}
+    found, _ = told(count, holding, list(LEAVES))
+    assert all(isinstance(one, StateError) for one in found), found
+    assert len({str(one) for one in found}) == 1
+    words = {"nowhere": "missing", "copies": "differ"}.get(fault, "twice")
+    assert words in str(found[0])
+    assert leaf in str(found[0])

@@ -50,7 +50,16 @@ def saved(
 ) -> tuple[str, Path, dict[str, Any]]:
     """Two processes that save and restore, and are refused what they may not."""
     home = tmp_path_factory.mktemp(request.param)
-    cases = ["save", "restore", "refused", "full", "misread", "damaged", *(["alike"] * (request.param == "torch"))]
+    cases = [
+        "save",
+        "beside",
+        "restore",
+        "refused",
+        "full",
+        "misread",
+        "damaged",
+        *(["alike"] * (request.param == "torch")),
+    ]
     told = dict(zip(cases, run(request.param, home, *cases), strict=True))
     run(request.param, home, "alone", count=1)
     return request.param, home, told
@@ -78,6 +87,14 @@ def test_the_seal_is_that_of_one_process(saved: Any) -> None:
     _, home, _ = saved
     for path in ("state", "run/checkpoints/1", "run/checkpoints/2"):
         assert list(leaves(home / "alone" / path).items()) == list(leaves(home / path).items())
+
+
+def test_what_is_written_beside_training_is_what_there_was_when_the_save_was_called(saved: Any) -> None:
+    _, home, told = saved
+    assert all(steps in ([1], [1, 2]) for steps in told["beside"])
+    before = {f"state.{name}": text for name, text in leaves(home / "before").items() if name[0] != "@"}
+    for step in (1, 2):
+        assert before.items() <= leaves(home / "beside" / "checkpoints" / str(step)).items()
 
 
 @pytest.mark.soak

@@ -99,6 +99,17 @@ class TorchRanks:
     def unheld(self, tree: Any) -> None:
         tree["plain"]["odd"] = self.torch.ones(2).to_sparse()
 
+    def count_otherwise(self) -> None:
+        """PyTorch's groups have no numbers."""
+
+    def train(self, tree: Any) -> None:
+        """Change a tree in place, and have the processes meet in collectives meanwhile."""
+        with self.torch.no_grad():
+            for _ in range(20):
+                for value in tree["model"].parameters():
+                    value.mul_(2)
+                self.dist.all_reduce(self.torch.ones(3))
+
 
 class JaxRanks:
     """Arrays on a mesh of four devices, whatever the count of processes, and what Adam keeps for them."""
@@ -159,6 +170,23 @@ class JaxRanks:
     def unheld(self, tree: Any) -> None:
         tree["plain"]["odd"] = object()
 
+    def count_otherwise(self) -> None:
+        """Have this process know of three groups more than the others."""
+        import jax_side.formats.process_group as groups
+
+        groups._next[0] += 3
+
+    def train(self, tree: Any) -> None:
+        """Donate a tree to steps, and have the processes meet in collectives meanwhile."""
+        from jax.experimental import multihost_utils
+
+        step = self.jax.jit(lambda values: self.jax.tree.map(lambda value: value * 2, values), donate_argnums=0)
+        values, total = tree["params"], self.jax.jit(lambda value: value.sum())
+        for _ in range(20):
+            values = step(values)
+            total(values["rows"]).block_until_ready()
+            multihost_utils.process_allgather(np.ones(3))
+
 
 def save(side: Any, ranks: Any, home: Path) -> Any:
     """Save a tree by itself, and two steps by a manager."""
@@ -171,6 +199,21 @@ def save(side: Any, ranks: Any, home: Path) -> Any:
     if RANK == 0:
         flip_a_bit(home / "state", home / "damaged")
     return found
+
+
+def beside(side: Any, ranks: Any, home: Path) -> Any:
+    """Save while the same processes train on: what is written is what the tree held when `save` was called."""
+    tree = ranks.tree(3)
+    side.save(home / "before", tree)
+    with side.CheckpointManager(home / "beside") as manager:
+        if RANK == 1:  # refused before the others are asked, so that this process counts otherwise from here on
+            assert "no name of an item" in said(lambda: manager.save(1, {"/": tree}))
+            ranks.count_otherwise()
+        manager.save(1, {"state": tree})
+        ranks.train(tree)
+        manager.wait()
+        manager.save(2, {"state": ranks.tree(3)})
+        return manager.all_steps()
 
 
 def flip_a_bit(saved: Path, copied: Path) -> None:
@@ -299,7 +342,7 @@ def alike(side: Any, ranks: Any, home: Path) -> Any:
     return [found.step, split, apart]
 
 
-CASES = {one.__name__: one for one in (save, restore, alone, refused, full, killed, misread, damaged, alike)}
+CASES = {one.__name__: one for one in (save, beside, restore, alone, refused, full, killed, misread, damaged, alike)}
 
 
 def main() -> None:

@@ -6,10 +6,12 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,15 +114,47 @@ def ranks(agent):
     return sorted(found)
 
 
-@pytest.mark.parametrize("mesh", ["fsdp=2", "data=2", "fsdp=2 model=2"])
-def test_killed_ranks_are_started_anew_and_nothing_is_lost(mesh, tmp_path):
-    """Random ranks, and at times all of them, are killed at random moments; the records are those of a quiet run."""
-    quiet = tmp_path / "quiet"
+def rank_0(processes):
+    """Return which of the processes has rank 0: it listens for the others, decides, seals and writes the records."""
+    (found,) = (pid for pid in processes if b"\0RANK=0\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes())
+    return found
+
+
+def runs(pid):
+    """Return whether a process runs: one that has lost its parent may stay a zombie, which nobody waits for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def quiet_records(home, mesh, steps):
+    """Return step to the bits of its record, of a run that nothing stops."""
+    quiet = home / "quiet"
     quiet.mkdir()
-    steps = 20 * KILLS
     plain = under_torchrun(quiet, mesh, steps, 0)
     out, _ = plain.communicate(timeout=600)
     assert plain.returncode == 0, out
+    return {record.step: bits_of([record]) for record in read_evidence(quiet / "run").records}
+
+
+def require_whole(run, expected):
+    """Check that the records of all attempts are the expected ones, as what was repeated is the same too."""
+    found = read_evidence(run.path).records
+    assert {record.step for record in found} == set(expected)
+    assert [record.step for record in found if bits_of([record]) != expected[record.step]] == []
+    for saved in run.store.scan().whole:
+        assert verify(run.checkpoints / str(saved.step)).whole
+
+
+@pytest.mark.parametrize(
+    ("mesh", "whom"), [("fsdp=2", "any"), ("data=2", "any"), ("fsdp=2 model=2", "any"), ("fsdp=2", "rank 0")]
+)
+def test_killed_ranks_are_started_anew_and_nothing_is_lost(mesh, whom, tmp_path):
+    """Random ranks, at times all, or rank 0 alone, at random moments; the records are those of a quiet run."""
+    steps = 20 * KILLS
+    expected = quiet_records(tmp_path, mesh, steps)
+    assert set(expected) == set(range(1, steps + 1))
     dice, killed = random.Random(1), 0
     with under_torchrun(tmp_path, mesh, steps, KILLS) as agent:
         run = RunDirectory(tmp_path / "run")
@@ -133,18 +167,50 @@ def test_killed_ranks_are_started_anew_and_nothing_is_lost(mesh, tmp_path):
                 assert time.monotonic() < until
             victims = ranks(agent)
             if len(victims) == count(mesh):
-                for victim in victims if dice.random() < 0.3 else [dice.choice(victims)]:
+                chosen = victims if dice.random() < 0.3 else [dice.choice(victims)]
+                for victim in [rank_0(victims)] if whom == "rank 0" else chosen:
                     os.kill(victim, signal.SIGKILL)
                 killed += 1
         out, _ = agent.communicate(timeout=600)
     assert agent.returncode == 0, out
     print(f"{mesh}: {killed} kills, {len(read_lines(run.attempts))} attempts")
-    expected = {record.step: bits_of([record]) for record in read_evidence(quiet / "run").records}
-    found = read_evidence(run.path).records  # of all attempts: what was repeated is the same too
-    assert {record.step for record in found} == set(range(1, steps + 1)) == set(expected)
-    assert [record.step for record in found if bits_of([record]) != expected[record.step]] == []
-    for saved in run.store.scan().whole:
-        assert verify(run.checkpoints / str(saved.step)).whole
+    assert killed > 0
+    require_whole(run, expected)
+
+
+def test_ranks_whose_torchrun_is_killed_train_to_the_end_and_no_second_run_writes_meanwhile(tmp_path):
+    """They lose who would start them anew, and nothing else; the lock of rank 0 refuses another start by its name."""
+    steps = 200
+    expected = quiet_records(tmp_path, "fsdp=2", steps)
+    run, until = RunDirectory(tmp_path / "run"), time.monotonic() + 600
+    left = []
+    try:
+        with under_torchrun(tmp_path, "fsdp=2", steps, 3) as agent:
+            while not run.exists or len(read_lines(run.steps)) < 12:
+                assert agent.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            left = ranks(agent)
+            assert len(left) == 2
+            owner = rank_0(left)
+            agent.kill()
+            for pid in left:  # so that they have not ended before the other start is there
+                os.kill(pid, signal.SIGSTOP)
+            second = under_torchrun(tmp_path, "fsdp=2", steps, 0)
+            out, _ = second.communicate(timeout=100)
+            for pid in left:
+                os.kill(pid, signal.SIGCONT)
+            assert second.returncode != 0, out
+            assert re.search(rf"has a writer already: .*\b{owner}\b", out), out
+            while any(map(runs, left)):
+                assert time.monotonic() < until, "they hang"
+                time.sleep(0.2)
+    finally:
+        for pid in left:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    assert len(read_lines(run.attempts)) == 1
+    require_whole(run, expected)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])

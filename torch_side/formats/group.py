@@ -18,6 +18,12 @@ from torch_side.formats.dtensors import is_split
 
 __all__ = ["TorchGroup", "gather_json", "group_of", "scatter_json"]
 
+SHORT = 256
+"""Bytes that every process gives at first, its size among them: most values are shorter, and cross at once."""
+
+HEAD = 8
+"""Bytes of the size."""
+
 
 def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None) -> list[Any]:
     """Return the values of all processes, in their order; each gives one, which must be JSON.
@@ -31,17 +37,25 @@ def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None
     Raises:
         RuntimeError: A process is gone.
     """
-    data = torch.from_numpy(np.frombuffer(json.dumps(value).encode(), np.uint8).copy())
-    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(count)]
-    dist.all_gather(sizes, torch.tensor([len(data)]), group=group)
-    padded = torch.zeros(max(int(size) for size in sizes), dtype=torch.uint8)
-    padded[: len(data)] = data
-    rows = [torch.empty_like(padded) for _ in sizes] if first is not False else []
-    if first is not None:
-        dist.gather(padded, rows or None, dst=0, group=group)
-    else:
-        dist.all_gather(rows, padded, group=group)
-    return [json.loads(row[: int(size)].numpy().tobytes()) for row, size in zip(rows, sizes, strict=False)]
+    data = json.dumps(value).encode()
+    sized = len(data).to_bytes(HEAD, "little") + data
+    heads = [torch.empty(SHORT, dtype=torch.uint8) for _ in range(count)]
+    dist.all_gather(heads, _padded(sized, SHORT), group=group)
+    sizes = [int.from_bytes(head[:HEAD].numpy().tobytes(), "little") for head in heads]
+    rows = [head[HEAD:] for head in heads] if first is not False else []
+    if max(sizes) > SHORT - HEAD:
+        padded = _padded(data, max(sizes))
+        rows = [torch.empty_like(padded) for _ in rows]
+        if first is not None:
+            dist.gather(padded, rows or None, dst=0, group=group)
+        else:
+            dist.all_gather(rows, padded, group=group)
+    return [json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=False)]
+
+
+def _padded(data: bytes, size: int) -> Tensor:
+    """Return the first bytes of a text, and zeros where it is shorter."""
+    return torch.from_numpy(np.frombuffer(bytearray(data[:size].ljust(size, b"\0")), np.uint8))
 
 
 def scatter_json(values: Sequence[Any], group: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +154,7 @@ class TorchForm(TreeForm):
         values: Mapping[str, Any],
         texts: Mapping[str, str],
         group: SavingGroup,
-    ) -> Written:
+    ) -> Callable[[], Written]:
         """Write the same files together, each process what it holds."""
         del texts
         return write_shards(draft, list(parts), values, self.neutral, group)

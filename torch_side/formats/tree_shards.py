@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,17 @@ from torch.distributed.tensor import DTensor
 
 from parity import storage
 from parity.checkpoints import ByteRange
-from parity.checkpoints.trees import HeldArray, HeldPiece, SavedPart, SavingGroup, Written, attempt, sealed_name
+from parity.checkpoints.trees import (
+    HeldArray,
+    HeldPiece,
+    SavedPart,
+    SavingGroup,
+    Written,
+    attempt,
+    attempt_told,
+    sealed_name,
+)
+from parity.storage import WriteBack
 from torch_side.formats.content import lay_out_content
 from torch_side.formats.dtensors import box_of, copy_of, laid_like
 from torch_side.formats.pieces import ShardPiece, runs, write_at
@@ -60,7 +71,7 @@ def read_part(mapped: Tensor, like: DTensor, neutral: Any) -> HeldArray:
 
 def write_shards(
     draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any], neutral: Any, group: SavingGroup
-) -> Written:
+) -> Callable[[], Written]:
     """Write parts together, each to a file of its own as `write_parts` does; all processes call it.
 
     Args:
@@ -71,35 +82,41 @@ def write_shards(
         group: The processes.
 
     Returns:
-        In process 0, where the tensors lie; nothing elsewhere.
+        What returns, in process 0, where the tensors lie.
 
     Raises:
         CheckpointError: Some process failed; says which.
     """
     files = [part for part in parts if not part.is_json]
     first = group.index == 0
-    starts = attempt(group, lambda: _laid_out(draft, parts, values) if first else {})
-    starts = group.exchange(starts)[0]
+    starts = attempt_told(group, lambda: _laid_out(draft, parts, values) if first else {})[0]
 
     def write() -> None:
-        for part in files:
-            name = file_of(part)
-            pieces = _pieces(part, values, neutral, starts[name], first=first)
-            with storage.named(draft / name), (draft / name).open("r+b", buffering=0) as opened:
-                for piece in pieces:
-                    for at, run in runs(piece):
-                        write_at(opened.fileno(), run, piece.number + at)
-                os.fsync(opened.fileno())
+        with ExitStack() as stack:
+            written: dict[Path, int] = {}
+            with storage.named(draft), WriteBack() as back:  # the disk begins while more is written, of all files
+                for part in files:
+                    name = file_of(part)
+                    with storage.named(draft / name):
+                        opened = stack.enter_context((draft / name).open("r+b", buffering=0))
+                        written[draft / name] = opened.fileno()
+                        for piece in _pieces(part, values, neutral, starts[name], first=first):
+                            for at, run in runs(piece):
+                                write_at(opened.fileno(), run, piece.number + at)
+                                back.written(opened.fileno(), len(run))
+            for path, handle in written.items():
+                with storage.named(path, "fsync"):
+                    os.fsync(handle)
 
     attempt(group, write, lambda error: storage.reason(error, "write", draft))
-    found: dict[str, tuple[ByteRange, ...]] = {}
 
-    def place() -> None:
-        for part in files if first else ():
+    def place() -> Written:
+        found: dict[str, tuple[ByteRange, ...]] = {}
+        for part in files:
             found.update(places_of(draft, file_of(part), records_of(part, values)))
+        return {}, found
 
-    attempt(group, place)
-    return {}, found
+    return place
 
 
 def _laid_out(draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> dict[str, dict[str, int]]:

@@ -25,7 +25,7 @@ from parity.checkpoints.trees.nodes import (
 from parity.checkpoints.trees.rules import Rule, RuleLike
 from parity.checkpoints.trees.single import restore_tree, save_tree
 from parity.checkpoints.trees.stored import BEST
-from parity.checkpoints.trees.together import HeldArray, HeldPiece, SavingGroup, attempt
+from parity.checkpoints.trees.together import HeldArray, HeldPiece, SavingGroup, attempt, attempt_told
 
 __all__ = [
     "BEST",
@@ -53,6 +53,7 @@ __all__ = [
     "Whole",
     "Written",
     "attempt",
+    "attempt_told",
     "is_managed",
     "is_scalar",
     "leaves",

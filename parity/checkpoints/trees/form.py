@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -157,7 +157,7 @@ class TreeForm(ABC):
         values: Mapping[str, Any],
         texts: Mapping[str, str],
         group: SavingGroup,
-    ) -> Written:
+    ) -> Callable[[], Written]:
         """Do what `write` does, with the other processes: each writes what it holds.
 
         Args:
@@ -168,7 +168,7 @@ class TreeForm(ABC):
             group: The processes.
 
         Returns:
-            As of `write`, in process 0.
+            A function that process 0 calls to finish the files; it returns what `write` does.
 
         Raises:
             CheckpointError: Some process failed.

@@ -100,11 +100,12 @@ def write_joint(
     arrays = {**snapshot.texts(), **digest_held(snapshot.held, group, {})}
     scalars = leaf_digests(TrainingState(arrays={}, scalars=dict(save.scalars)))
     save.put_leaves({name: {**arrays, **scalars}[name] for name in (*snapshot.names, *scalars)})
-    files, places = snapshot.write_together(draft, save.leaves(), group)
+    written = snapshot.write_together(draft, save.leaves(), group)
 
     def finish() -> None:
         if group.index == 0:
-            storage.write_file(draft / META, json.dumps(meta))
+            files, places = written()
+            storage.write_file(draft / META, json.dumps(meta), sync=False)  # a commit does
             commit(files, places)
 
     attempt(group, finish, lambda error: form.reason(error, draft))

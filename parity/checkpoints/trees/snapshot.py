@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ class TreeSnapshot:
         storage.write_file(draft / META, json.dumps(meta))
         return made
 
-    def write_together(self, draft: Path, texts: dict[str, str], group: SavingGroup) -> Written:
+    def write_together(self, draft: Path, texts: dict[str, str], group: SavingGroup) -> Callable[[], Written]:
         """Write the files of all parts with the other processes: all but the JSON file, and the seal.
 
         Args:
@@ -110,7 +111,7 @@ class TreeSnapshot:
             group: The processes.
 
         Returns:
-            As of `write`, in process 0.
+            A function that process 0 calls to finish the files; it returns what `write` does.
 
         Raises:
             CheckpointError: Some process failed.

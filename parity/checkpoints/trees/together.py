@@ -18,7 +18,16 @@ from parity import storage
 from parity.errors import CheckpointError, DamagedError, SaveError, StateError
 from parity.state import LeafDigest, Order, SharedLeaf, digest_together
 
-__all__ = ["TOGETHER_AT_A_STORE", "HeldArray", "HeldPiece", "SavingGroup", "agree", "attempt", "digest_held"]
+__all__ = [
+    "TOGETHER_AT_A_STORE",
+    "HeldArray",
+    "HeldPiece",
+    "SavingGroup",
+    "agree",
+    "attempt",
+    "attempt_told",
+    "digest_held",
+]
 
 TOGETHER_AT_A_STORE = (
     "several processes save to a directory that they all see, and not to a place at a store; a tree that lies in one "
@@ -129,17 +138,40 @@ def attempt(
         CheckpointError: It failed in some process; says in which, and is of the class that it had there.
         SaveError: It failed after the checkpoint had its name.
     """
+    made: list[Acted] = []
+
+    def kept() -> None:
+        made.append(act())
+
+    attempt_told(group, kept, reason)
+    return made[0]
+
+
+def attempt_told(
+    group: SavingGroup, act: Callable[[], Any], reason: Callable[[BaseException], str] = storage.reason
+) -> list[Any]:
+    """Return what a function returns in each process, when it has ended in all.
+
+    Args:
+        group: The processes.
+        act: What this process does; returns what is told to all, which must be JSON.
+        reason: As of `attempt`.
+
+    Raises:
+        CheckpointError: As of `attempt`.
+        SaveError: As of `attempt`.
+    """
     failure: Exception | None = None
-    made: Acted | None = None
+    made: Any = None
     try:
         made = act()
     except Exception as error:  # frameworks have no common error for a full disk
         failure = error
-    every = group.exchange(None if failure is None else _packed(failure, reason))
-    for index, one in enumerate(every):
-        if one is not None:
-            raise _unpacked(index, one) from failure
-    return made  # type: ignore[return-value]
+    every = group.exchange([None if failure is None else _packed(failure, reason), made])
+    for index, (failed, _) in enumerate(every):
+        if failed is not None:
+            raise _unpacked(index, failed) from failure
+    return [value for _, value in every]
 
 
 def _packed(error: Exception, reason: Callable[[BaseException], str]) -> dict[str, Any]:

@@ -192,13 +192,16 @@ def _of_any(paths: Collection[str]) -> frozenset[str]:
     return frozenset(WHOLE + base_of(path) for path in paths)
 
 
-def judge_later(runs: RecountedRuns, uninterrupted: Uninterrupted, out: Outcome) -> None:
+def judge_later(runs: RecountedRuns, uninterrupted: Uninterrupted, out: Outcome) -> bool:
     """Compare what follows the resume, where runs of both numbers part by rounding alone; else say why it is not.
 
     Args:
         runs: The three runs.
         uninterrupted: What equal runs say, of all ranks.
         out: What was found at the resume, and nothing broken; takes what is found here.
+
+    Returns:
+        Whether it was compared.
     """
     saved, afresh, resumed = (run.trace for run in (runs.saved, runs.afresh, runs.resumed))
     start = resumed.steps[0] if runs.start is None else runs.start.step
@@ -222,6 +225,7 @@ def judge_later(runs: RecountedRuns, uninterrupted: Uninterrupted, out: Outcome)
         out.unsure = True
     if why:
         out.notes.append(f"with {processes(runs.counts[1])} what follows the resume is not compared: {why}")
+    return not why
 
 
 def _parts(envelope: EqualRunsEnvelope, start: int, counts: tuple[int, int]) -> str:

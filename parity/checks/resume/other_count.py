@@ -7,27 +7,33 @@ or may be at fault; nothing tells which, so its own message is the verdict's.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from parity import sides
 from parity.checks.judging import (
+    NONE,
     Evidence,
     Kill,
     Outcome,
     RecountedRuns,
     base_of,
+    begun_of,
     copies_apart,
     is_floating,
+    judge_files,
     judge_later,
     judge_recounted,
     judge_same,
     named,
     on_their_way,
+    own_folders,
     placed_in,
     processes,
     recount,
 )
 from parity.checks.resume.driver import Driver
 from parity.checks.resume.scenarios import Scenario
-from parity.checks.running import AT_ENTRY, Trace, copy_folder, list_folder
+from parity.checks.running import AT_ENTRY, Trace, contents, copy_folder, list_folder
 
 __all__ = ["drive_scenario"]
 
@@ -77,19 +83,21 @@ class OtherCount:
         out = self._judged(runs, resumed, scenario.kills[0], left)
         known = {base_of(e.path) for run in (driver.reference, afresh) for e in copies_apart(run.marks)}
         out.broken += [e for e in copies_apart(resumed.marks) if base_of(e.path) not in known]
+        files: list[Evidence] = []
         if resumed.end in ("failed", "lost"):
             expected, step = f"a run that {other} can continue", resumed.steps[-1]
             said = Evidence("checkpoint.restore", "function", step, expected, _why(resumed), "after the resume")
             out.broken.append(said)
             out.notes.append(f"the function failed after {other} had resumed it:\n{resumed.error}")
-        elif not out.broken and not runs.anew:
-            judge_later(runs, driver.uninterrupted, out)
+        elif not out.broken and not runs.anew and judge_later(runs, driver.uninterrupted, out) and not out.broken:
+            files = self._files(folder, resumed, afresh, left)
         if not out.broken:
             out.bookkeeping += runs.as_saved
         else:
             known = {e.path for e in out.broken}
             out.bookkeeping = [e for e in out.bookkeeping if e.path not in known]
         out = named(out, runs)
+        out.bookkeeping += files
         for name in ("broken", "differs", "bookkeeping"):
             found = [e for e in getattr(out, name) if not driver.meant.takes(e.path, e.component)]
             setattr(out, name, found)
@@ -105,6 +113,22 @@ class OtherCount:
         out = judge_recounted(runs, driver.uninterrupted, kill)
         driver.taken.settle(out, driver.reference.marks, driver.uninterrupted.use, driver.trains_alike)
         return out
+
+    def _files(self, folder: Path, resumed: Trace, afresh: Trace, left: set[str]) -> list[Evidence]:
+        """Return what the folder holds at the end otherwise than runs of both numbers, which hold it alike.
+
+        It is listed and not judged: that two runs agree in a file does not say that a third one, of which a part was
+        trained by each number, has to. Numbers of training are left out, as rounding moves them.
+        """
+        root, logs = self.driver.root, self.driver.reference.appended | afresh.appended
+        readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
+        alone = contents(root / f"afresh-of-{self.counts[1]}", readers, logs)
+        of_both = {path: NONE if is_floating(leaf) else leaf
+                   for path, leaf in contents(root / "reference", readers, logs).items()}  # fmt: skip
+        new = {name for name in resumed.names if name not in left and name not in afresh.names}
+        steps = resumed.steps[0], afresh.steps[-1]
+        own, begun = own_folders(new, afresh.names), begun_of(afresh, resumed)
+        return judge_files(alone, of_both, contents(folder, readers, logs), steps, own, logs, begun).broken
 
     def _saved(self) -> Trace:
         """Return a run of as many processes as those that saved, with values."""
