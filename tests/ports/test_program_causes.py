@@ -29,19 +29,20 @@ def _trainer(x: Any) -> Any:
     return (y - y.mean(0)) / (y.var(0, unbiased=False) + 1e-3).sqrt()
 
 
-def _port(x: Any, fault: str) -> Any:
+def _port(x: Any, faults: str) -> Any:
+    fault = faults.split("+")
     h = x @ _WIDE
-    h = jax.nn.silu(h) if fault == "activation" else h * jnp.clip(h + 3.0, 0.0, 6.0) / 6.0
-    h = h * (0.3 if fault == "number" else 0.5)
+    h = jax.nn.silu(h) if "activation" in fault else h * jnp.clip(h + 3.0, 0.0, 6.0) / 6.0
+    h = h * (0.3 if "number" in fault else 0.5)
     a, b = jnp.split(h, 2, -1)
-    if fault == "order":
+    if "order" in fault:
         a, b = b, a
     y = jnp.concatenate([a, b], -1)
-    y = (jnp.tanh(y) if fault == "added" else y) @ _NARROW
+    y = (jnp.tanh(y) if "added" in fault else y) @ _NARROW
     c = y - y.mean(0)
-    v = (c * c).sum(0) / (4.0 if fault == "variance" else 5.0)
-    epsilon = 0.02 if fault == "epsilon" else 1e-3
-    return c / jnp.sqrt(v + epsilon) * (2.0 if fault == "factor" else 1.0)
+    v = (c * c).sum(0) / (4.0 if "variance" in fault else 5.0)
+    epsilon = 0.02 if "epsilon" in fault else 1e-3
+    return c / jnp.sqrt(v + epsilon) * (2.0 if "factor" in fault else 1.0)
 
 
 def _explained(fault: str) -> str:
@@ -67,6 +68,21 @@ def test_the_change_is_named(fault: str, words: tuple[str, ...]) -> None:
     said = _explained(fault)
     assert all(word in said for word in words), said
     assert ".py:" in said, "the line is told"
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ("activation+epsilon", ("hardswish here", "SiLU there", "0.001 here", "0.02 there")),
+        ("number+variance", ("0.3 there", "0.5 here", "unbiased False here", "True there")),
+        ("order+number", ("[1, 0]", "0.3 there", "0.5 here")),
+    ],
+)
+def test_two_changes_are_named_together(faults: str, words: tuple[str, ...]) -> None:
+    """None of the two alone makes anything equal that is returned."""
+    said = _explained(faults)
+    assert all(word in said for word in words), said
+    assert "with both changed all values are equal" in said
 
 
 def test_nothing_is_said_of_equal_programs_and_of_two_faults() -> None:

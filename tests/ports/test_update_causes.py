@@ -60,6 +60,18 @@ def centred(change=lambda grads: grads, rate=0.01):
     return rule
 
 
+def largest(rate=0.01, *, corrects=True):
+    """Return an Adamax."""
+
+    def rule(state, grads, at):
+        for leaf, g in grads.items():
+            m = state["m"][leaf] = 0.9 * state["m"][leaf] + 0.1 * g
+            v = state["sq"][leaf] = np.maximum(0.999 * state["sq"][leaf], np.abs(g) + 1e-8)
+            state["params"][leaf] = state["params"][leaf] - rate / (1 - 0.9**at if corrects else 1) * m / v
+
+    return rule
+
+
 def centred_slots(params):
     return {"m": still_zero(params), "sq": still_zero(params), "mean": still_zero(params)}
 
@@ -119,6 +131,13 @@ UPDATES = {
     "decay, and the rate of one element": (
         adam(), adam(lambda leaf: 0.1 if leaf == "s" else 0.01, decay=0.1), moments, "",
     ),
+    "largest, not corrected": (largest(), largest(corrects=False), moments,
+                               "bias correction: the port does not correct its first moment (0.1 times, beta 0.9)"),
+    "largest, a tenth of the rate": (largest(), largest(rate=0.001), moments, "learning rate of the first update"),
+    "second not corrected": (adam(epsilon=1e-12), adam(epsilon=1e-12, corrects=(True, False)), moments,
+                             "bias correction: the trainer divides the second moment by one less its decay"),
+    "no root in one": (adam(), adam(divides=False), moments,
+                       "second moment: at update 1 the trainer divides by its root, the port moves by the first"),
     "no correction": (adam(epsilon=1e-12), adam(corrects=False, epsilon=1e-12), moments,
                       "bias correction: the port does not correct its moments"),
 }  # fmt: skip

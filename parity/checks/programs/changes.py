@@ -128,7 +128,15 @@ _REDUCED: dict[str, Callable[..., Any]] = {
     "sum": np.sum, "mean": np.mean, "maximum": np.max, "minimum": np.min,
     "mean of squares": lambda x, axis, **k: np.mean(x * x, axis=axis, **k), "root of the sum of squares":
     lambda x, axis, **k: np.sqrt(np.sum(x * x, axis=axis, **k)),
+    "first": lambda x, axis, **k: _end(x, axis, 0), "last": lambda x, axis, **k: _end(x, axis, -1),
 }  # fmt: skip
+
+
+def _end(x: FloatNumbers, axes: Sequence[int], place: int) -> FloatNumbers:
+    """Return the first or last values along axes."""
+    for axis in sorted(axes, reverse=True):
+        x = np.asarray(x.take(place, axis))
+    return x
 
 
 def _reductions(one: ProgramOperation) -> Iterator[OperationChange]:
