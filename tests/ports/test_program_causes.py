@@ -85,6 +85,43 @@ def test_two_changes_are_named_together(faults: str, words: tuple[str, ...]) -> 
     assert "with both changed all values are equal" in said
 
 
+def _both(trainer: Any, port: Any) -> str:
+    here = [TorchProgram(lambda x=x: lambda: trainer(torch.from_numpy(x))) for x in _INPUTS]
+    with jax.enable_x64(True):
+        there = [JaxProgram(lambda x: [port(x)], jnp.asarray(x)) for x in _INPUTS]
+    return ", or ".join(one.text for one in explain(here, there))
+
+
+def test_a_mask_is_filled_with_another_number() -> None:
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        return (x @ torch.from_numpy(_WIDE)).masked_fill(x.sum(1, keepdim=True) > 0, -torch.inf).softmax(0)
+
+    def port(x: jax.Array) -> jax.Array:
+        return jax.nn.softmax(jnp.where(x.sum(1, keepdims=True) > 0, -1.0, x @ _WIDE), 0)
+
+    assert "-inf here" in _both(trainer, port)
+    assert "-1 there" in _both(trainer, port)
+
+
+def test_a_gate_is_taken_before_the_product_of_matrices() -> None:
+    square, bias = _WIDE[:, :6], np.arange(6.0)
+
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.sigmoid(x[:, :1] + x) * (x @ torch.from_numpy(square) + torch.from_numpy(bias)))
+
+    def port(x: jax.Array) -> jax.Array:
+        return jnp.tanh((jax.nn.sigmoid(x[:, :1] + x) * x) @ square + bias)
+
+    said = _both(trainer, port)
+    assert "order: after it and its bias here, a factor (mul) before the product of matrices there" in said
+
+
+def test_one_place_is_taken_in_place_of_a_mean() -> None:
+    said = _both(lambda x: torch.tanh(x).mean(0) ** 3, lambda x: jnp.tanh(x)[0] ** 3)
+    assert "reduction: mean over axis 0 here" in said
+    assert "there" in said
+
+
 def test_nothing_is_said_of_equal_programs_and_of_two_faults() -> None:
     """What no single change explains has no cause."""
     assert _explained("") == ""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.programs.changes import changes_of
-from parity.checks.programs.edits import OperationChange
+from parity.checks.programs.edits import OperationChange, edit_of
 from parity.checks.programs.matching import Candidates
 from parity.checks.programs.solving import solve_number
 from parity.contract import OperationArrays, OperationEdit, TracedProgram
@@ -123,7 +123,8 @@ class ChangeSearch:
                 if after is None or change.rest:
                     continue
                 sources = [self.operations[source].outputs for source in change.edit.sources]
-                made = after(operation.outputs, operation.inputs, sources)
+                with np.errstate(all="ignore"):
+                    made = after(operation.outputs, operation.inputs, sources)
                 if any(
                     a.size > 1 and one.wanted.has(np.asarray(a, np.float64)) for a in made if a.dtype.kind in "bf"
                 ):
@@ -169,7 +170,8 @@ class ChangeSearch:
     def _run(self, edits: dict[int, OperationEdit]) -> NDArray[np.float64] | None:
         made = []
         for one in self.mine:
-            outputs = one.run(edits, self.at)
+            with np.errstate(all="ignore"):
+                outputs = one.run(edits, self.at)
             if outputs is None:
                 return None
             made.append(flat_of(outputs, self.orders))
@@ -179,7 +181,8 @@ class ChangeSearch:
     def _fits(self, edits: dict[int, OperationEdit]) -> bool:
         begin = 0
         for one in self.mine:
-            made = one.run(edits, self.at)
+            with np.errstate(all="ignore"):  # anything may follow from a change
+                made = one.run(edits, self.at)
             if made is None:
                 return False
             flat = flat_of(made, self.orders)
@@ -211,6 +214,9 @@ class ChangeSearch:
                         topic = f"number{name} of {one.kind}"
                         change = OperationChange(topic, sides[0], sides[1], 2, OperationEdit())
                         return [self._explanation(change, at, _with_number(group, key, value))]
+        for at in self.parted if self.limit > 0.0 else ():
+            if filled := self._filled(at):
+                return [filled]
         for at in self.parted:
             if self.operations[at].outputs[0].dtype.kind != "f" or len(self.operations[at].outputs) != 1:
                 continue
@@ -225,6 +231,32 @@ class ChangeSearch:
                         return [self._explanation(change, at, _with_scale(group, make, value))]
         return found
 
+    def _filled(self, at: int) -> Explanation | None:
+        """Return another number in place of one that a value is filled with, or that stands where a mask is not set.
+
+        What is infinite, or as good as that, can be no start from which another number is solved for.
+        """
+        one = self.operations[at]
+        own = {key: start for key, start in one.numbers.items() if not abs(start) < _HUGE}
+        alike = len(one.outputs) == 1 and one.outputs[0].dtype.kind == "f" and one.outputs[0].size > 1
+        value = float(one.outputs[0].flat[0]) if alike else 0.0
+        ways: list[tuple[float, Callable[[float], OperationEdit]]] = [
+            (start, lambda number, k=key: OperationEdit(numbers={k: number}))
+            for key, start in own.items()  # type: ignore[misc]
+        ]
+        if alike and all(x.size <= 1 for x in one.inputs) and (one.outputs[0] == value).all():
+            ways.append((value, lambda number: edit_of(lambda y: np.full_like(y, number))))
+        for start, make in ways:
+            for number in _FILLED:
+                for group in self._groups(at) if number != start and time.process_time() <= self.end else ():
+                    edits = dict.fromkeys(group, make(number))
+                    if self._fits(edits):
+                        change = OperationChange(
+                            f"number that {one.kind} fills in", f"{start:.4g}", f"{number:.4g}", 2, OperationEdit()
+                        )
+                        return self._explanation(change, at, edits)
+        return None
+
     def _solved(self, edits: Callable[[float], dict[int, OperationEdit]], start: float) -> float | None:
         return solve_number(lambda value: self._run(edits(value)), start, self.wanted, self.limit)
 
@@ -238,6 +270,12 @@ class ChangeSearch:
                     return f", the {words}" if words.startswith("root") else f", {words}"
         return ""
 
+
+_HUGE = 1e4
+"""Size from which a number stands for an infinite one."""
+
+_FILLED = (0.0, -np.inf, -1.0, 1.0, -1e9, -1e4, -100.0, -10.0, np.inf)
+"""Numbers that are filled in, such as where a mask is not set; below -1000 all are one to a softmax."""
 
 _WHOLE = (("factor", 1.0, np.multiply), ("summand", 0.0, np.add), ("power", 1.0, np.power))
 
