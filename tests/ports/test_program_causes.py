@@ -113,7 +113,21 @@ def test_a_gate_is_taken_before_the_product_of_matrices() -> None:
         return jnp.tanh((jax.nn.sigmoid(x[:, :1] + x) * x) @ square + bias)
 
     said = _both(trainer, port)
-    assert "order: after it and its bias here, a factor (mul) before the product of matrices there" in said
+    assert "order: after dot_general and add here, mul before dot_general and add there" in said
+
+
+def test_a_scale_is_taken_before_the_bias() -> None:
+    scale, bias = np.array(1.7), np.arange(8.0)
+
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ torch.from_numpy(_WIDE) * torch.from_numpy(scale) + torch.from_numpy(bias))
+
+    def port(x: jax.Array) -> jax.Array:
+        return jnp.tanh((x @ _WIDE + bias) * scale)
+
+    said = _both(trainer, port)
+    assert "order: " in said
+    assert "before" in said
 
 
 def test_one_place_is_taken_in_place_of_a_mean() -> None:

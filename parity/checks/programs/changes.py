@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, equal, nearest
+from parity.checks.programs.exchanges import exchanges_of
 from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
 from parity.contract import OperationEdit, ProgramOperation
@@ -54,6 +55,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     yield from _joined(one)
     yield from _left_out(one)
     yield from _laid(one)
+    yield from exchanges_of(operations, at)
     yield from insertions_of(operations, at)
 
 

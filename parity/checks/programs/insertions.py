@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ def insertions_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[O
     yield from _added(operations[at])
     yield from _taken(operations[at])
     yield from _terms(operations, at)
-    yield from _after_the_product(operations, at)
 
 
 def _added(one: ProgramOperation) -> Iterator[OperationChange]:
@@ -107,57 +106,3 @@ def _terms(operations: Sequence[ProgramOperation], at: int) -> Iterator[Operatio
         if not np.array_equal(x, y):
             edit = OperationEdit(after=lambda o, i, s: (s[0][0],), sources=(source,))
             yield OperationChange("value", f"what {one.kind} makes", name, 3, edit)
-
-
-_PRODUCTS = ("dot_general", "matmul", "linear", "mm", "bmm", "__matmul__", "einsum")
-
-
-def _after_the_product(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
-    """Yield a factor that is taken after a product of matrices in place of before it, such as a reset gate.
-
-    The same is done at all operations of its line: a cell is called in several loops.
-    """
-    line = [place for place, two in enumerate(operations) if two.place == operations[at].place
-            and two.kind == operations[at].kind and two.numbers == operations[at].numbers]  # fmt: skip
-    for factor in (0, 1):
-        for biased in (False, True):
-            found = [_moved_factor(operations, place, factor, biased=biased) for place in line]
-            edits = {place: edit for one in found if one is not None for place, edit in one.items()}
-            if at in edits and at == line[0]:
-                own = edits.pop(at)
-                yield OperationChange(
-                    "order",
-                    f"a factor ({operations[at].kind}) before the product of matrices",
-                    "after it" + (" and its bias" if biased else ""),
-                    1,
-                    own,
-                    edits,
-                )
-
-
-def _moved_factor(
-    operations: Sequence[ProgramOperation], at: int, factor: int, *, biased: bool
-) -> dict[int, OperationEdit] | None:
-    """Return what leaves a factor out and takes it after the next product of matrices; None where there is none."""
-    one = operations[at]
-    if len(one.inputs) != 2 or any(x.shape != one.outputs[0].shape or x.dtype.kind != "f" for x in one.inputs):
-        return None
-    source = _maker(operations, one.inputs[factor], range(at))
-    end = _taker(operations, one.outputs[0], at, _PRODUCTS)
-    if end is not None and biased:
-        end = _taker(operations, operations[end].outputs[0], end, ("add",))
-    if source is None or end is None or operations[end].outputs[0].shape != one.outputs[0].shape:
-        return None
-    kept = OperationEdit(after=lambda o, i, s, p=1 - factor: (i[p],))  # type: ignore[misc]
-    taken = OperationEdit(after=lambda o, i, s: (o[0] * s[0][0],), sources=(source,))
-    return {at: kept, end: taken}
-
-
-def _maker(operations: Sequence[ProgramOperation], value: FloatNumbers, places: Iterable[int]) -> int | None:
-    return next((n for n in places if any(np.array_equal(a, value) for a in operations[n].outputs[:1])), None)
-
-
-def _taker(operations: Sequence[ProgramOperation], value: FloatNumbers, at: int, kinds: Sequence[str]) -> int | None:
-    """Return the next operation of a kind that is given a value."""
-    return next((n for n in range(at + 1, len(operations)) if operations[n].kind in kinds
-                 and any(np.array_equal(a, value) for a in operations[n].inputs)), None)  # fmt: skip
