@@ -107,6 +107,15 @@ class ModelProbe(Protocol):
             SpecError: It cannot be called with these inputs.
         """
 
+    def unread(self, inputs: Inputs) -> frozenset[str]:
+        """Return leaves that no output can follow with inputs of these shapes, whatever the values.
+
+        Empty where a framework does not show it: one call says nothing of a branch that another would take.
+
+        Args:
+            inputs: What it is called with.
+        """
+
     def settings(self, path: str) -> Mapping[str, object]:
         """Return what a module was made with, such as `eps`; empty for one that is not known."""
 

@@ -193,6 +193,11 @@ class TorchProbe:
                 return f"f[2,{module.in_channels},16,16]"
         return None
 
+    def unread(self, inputs: Inputs) -> frozenset[str]:
+        """Return nothing: one call of PyTorch does not show what another would take."""
+        del inputs
+        return frozenset()
+
     def settings(self, path: str) -> Mapping[str, object]:
         """Return the plain values of a module, such as `eps`."""
         module = self._modules.get(path)

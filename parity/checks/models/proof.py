@@ -63,6 +63,8 @@ class MapProof:
     """Leaves whose gradients were compared."""
     unreached: tuple[str, ...] = ()
     """Leaves that no gradient reaches in either model: nothing that both compute tells them apart."""
+    dead: tuple[str, ...] = ()
+    """Leaves that no output of a model can follow, whatever the values, where nothing else is in doubt."""
     islands: tuple[tuple[str, Island], ...] = ()
     """With the model in which they are."""
     effects: Mapping[str, float] | None = None
@@ -206,9 +208,14 @@ def _compare(subjects: Subjects, placements: Sequence[RulePlacement], seed: int)
                if made.islands}  # fmt: skip
     reached = _followed(subjects, values, one.outputs, [names[path] for path in unreached])
     still = [path for path in unreached if names[path] not in reached]
+    unread = [model.unread(to) if still else frozenset[str]() for model, to in subjects.both]
+    dead = {names[path] for path in still if path in unread[1] or unread[0].issuperset(names[path].split(" + "))}
     verdict, notes = _verdict(first, names, parted, still, [island for _, island in islands])
-    return MapProof(verdict, (), tuple(parted), outputs, gradients, len(expected), tuple(unreached), islands,
-                    effects, tuple(notes))  # fmt: skip
+    alive = [path for path in still if names[path] not in dead]
+    if verdict == "holds" or _verdict(first, names, parted, alive, [])[0] != "holds":
+        dead = set()
+    return MapProof(verdict, (), tuple(parted), outputs, gradients, len(expected), tuple(unreached),
+                    tuple(sorted(dead)), islands, effects, tuple(notes))  # fmt: skip
 
 
 def _followed(

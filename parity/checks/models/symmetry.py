@@ -1,17 +1,18 @@
-"""Pieces that do exactly the same, as experts of one layer: tried with values of their own, one pair at a time."""
+"""Pieces that do exactly the same: experts of one layer, which values of their own tell, and biases of one sum."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from parity.checks.models.likeness import SAME, Alike, gap
 from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
+from parity.checks.models.quiet import likely_pairs
 from parity.checks.models.subjects import Subjects, own_values, values_of
 
-__all__ = ["break_ties"]
+__all__ = ["break_ties", "of_one_sum"]
 
 MOST_TRIES = 64
 """Pairs that are tried for one piece."""
@@ -26,13 +27,7 @@ def break_ties(
     Two models that compute the same do so with one pair moved only where it is one: but for pieces that may change
     places, where several fit and nothing is told.
     """
-    known = {one.first for one in told} | {one.second for one in told}
-    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
-    for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
-        for one in pieces:
-            if one not in known and one in grads and one not in quiet[at]:
-                classes[one.key][at].append(one)
-    for here, there in classes.values():
+    for here, there in _left(firsts, seconds, told, quiet, left, right):
         for piece in here:
             tries = [
                 (other, axes)
@@ -49,6 +44,60 @@ def break_ties(
                 [(other, axes)] = fits
                 return Alike(piece, other, axes, 0.0, 1.0)
     return None
+
+
+def of_one_sum(
+    subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike],
+    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], left: PartArrays, right: PartArrays,
+) -> list[Alike]:  # fmt: skip
+    """Return pairs of which any other pairing computes the same, in both models, whatever the values.
+
+    The two biases of a recurrent layer, and the biases of skips that are summed, have one gradient. Pairs are taken
+    beside what was told, else by names: nothing tells which is which, and nothing computed depends on it.
+    """
+    found: list[Alike] = []
+    for here, there in _left(firsts, seconds, told, quiet, left, right):
+        for piece in here:
+            turned = turns(piece.index.shape, piece.index.shape)
+            if len([axes for axes in turned if _same(left, piece, left, piece, axes)]) > 1:
+                continue
+            taken = {one for match in found for one in (match.first, match.second)}
+            mine = [one for one in here if one.index.shape == piece.index.shape and _same(left, piece, left, one)]
+            theirs = [
+                (other, axes)
+                for other in there
+                for axes in turns(piece.index.shape, other.index.shape)
+                if _same(left, piece, right, other, axes)
+            ]
+            orders = dict(theirs)
+            if piece in taken or not 1 < len(mine) == len(theirs) == len(orders):
+                continue
+            pairs = likely_pairs(mine, list(orders), told)
+            others = [(a, b) for (a, _), (_, b) in zip(pairs, [*pairs[1:], pairs[0]], strict=True)]
+            tries = [[Alike(a, b, orders[b], 0.0, np.inf, "sum") for a, b in some] for some in (pairs, others)]
+            if all(_fits(subjects, firsts, seconds, [*told, *found, *made]) for made in tries):
+                found += tries[0]
+    return found
+
+
+def _same(one: PartArrays, a: LeafPart, two: PartArrays, b: LeafPart, order: tuple[int, ...] | None = None) -> bool:
+    """Return whether the gradients of two pieces are one, in an order of axes."""
+    mine = one[a] if order is None else one[a].transpose(order)
+    return gap(mine, two[b]) <= SAME
+
+
+def _left(
+    firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike],
+    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], left: PartArrays, right: PartArrays,
+) -> Iterable[tuple[list[LeafPart], list[LeafPart]]]:  # fmt: skip
+    """Return the pieces of each key that a gradient reaches and that are not told, of both models."""
+    known = {one.first for one in told} | {one.second for one in told}
+    classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
+    for at, (pieces, grads) in enumerate(((firsts, left), (seconds, right))):
+        for one in pieces:
+            if one not in known and one in grads and one not in quiet[at]:
+                classes[one.key][at].append(one)
+    return classes.values()
 
 
 def _fits(subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike]) -> bool:
