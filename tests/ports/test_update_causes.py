@@ -153,6 +153,32 @@ def test_an_update_has_its_cause_and_no_other(case):
     assert found.startswith(said) if said else found == ""
 
 
+def scheduled(rates):
+    """Return plain SGD by a list of rates, which its state tells."""
+
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            state["params"][leaf] = state["params"][leaf] - rates[at - 1] * grad
+        state["optimizer"] = {"lr.0": np.array(rates[at])}
+
+    return rule, lambda params: {"optimizer": {"lr.0": np.array(rates[0])}}
+
+
+STEADY, MOVING = [0.05, 0.05, 0.04, 0.03, 0.03, 0.03], [0.05, 0.04, 0.03, 0.02, 0.01, 0.01]
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "said"),
+    [
+        (STEADY, STEADY[1:] + [0.03], "schedule: off by one step: update 2 of the port uses the rate of the update after"),
+        (MOVING, [*MOVING[:3], MOVING[4], 0.01, 0.01], "schedule: the rates part at update 4: 0.01 there, 0.02 here"),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_agreed_while_it_moved_is_not_off_by_a_step(here, there, said):
+    (one, slots), (two, others) = scheduled(here), scheduled(there)
+    assert update_cause(walk_of(one, two, (slots, others), steps=5)).startswith(said)
+
+
 def test_two_alike_part_nowhere():
     assert walk_of(adam(), adam(), moments).what == ""
 
