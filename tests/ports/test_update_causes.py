@@ -170,7 +170,7 @@ STEADY, MOVING = [0.05, 0.05, 0.04, 0.03, 0.03, 0.03], [0.05, 0.04, 0.03, 0.02, 
 @pytest.mark.parametrize(
     ("here", "there", "said"),
     [
-        (STEADY, STEADY[1:] + [0.03], "schedule: off by one step: update 2 of the port uses the rate of the update after"),
+        (STEADY, [*STEADY[1:], 0.03], "schedule: off by one step: update 2 of the port uses the rate of the update "),
         (MOVING, [*MOVING[:3], MOVING[4], 0.01, 0.01], "schedule: the rates part at update 4: 0.01 there, 0.02 here"),
     ],
 )  # fmt: skip
