@@ -65,6 +65,8 @@ class JaxProbe:
         self.ties: Mapping[str, tuple[str, ...]] = {}
         self.statistics, self.collections = tree.statistics & set(moving), tree.collections
         self.dropped = tuple(tree.dropouts.values())
+        self.frozen: frozenset[str] = frozenset()
+        self.stopped: frozenset[str] = frozenset()
         self._called: dict[str, Mapping[str, object]] = {}
         self._programs: dict[tuple[Any, ...], Any] = {}
         self._lifted, self._narrow = tree, ()  # type: tuple[ModelTree, tuple[str, ...]]

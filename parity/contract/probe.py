@@ -78,6 +78,11 @@ class ModelProbe(Protocol):
     """Rates of dropouts that were switched off and whose calls are not seen."""
     notes: tuple[str, ...]
     """What was assumed to call it."""
+    frozen: frozenset[str]
+    """Parameters that the user has switched off for training, as by `requires_grad_(False)`; empty where a framework
+    has no such mark."""
+    stopped: frozenset[str]
+    """Those of them of which no gradient is taken; may be set. By default gradients are taken of all."""
 
     def evaluate(
         self, values: Mapping[str, NDArray[np.float64]], inputs: Inputs, weigh: Weigh | None = None, *,

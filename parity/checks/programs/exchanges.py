@@ -59,7 +59,7 @@ def _later(
     one = operations[at]
     if len(one.inputs) != 2 or one.inputs[1 - value].shape != one.outputs[0].shape:
         return None
-    function = _function(*one.inputs[:: -1 if value == 0 else 1], one.outputs[0], value)
+    function = _function(one.inputs[1 - value], one.inputs[value], one.outputs[0], value)
     if function is None:
         return None
     kinds: list[str] = []

@@ -240,12 +240,9 @@ class ChangeSearch:
         own = {key: start for key, start in one.numbers.items() if not abs(start) < _HUGE}
         alike = len(one.outputs) == 1 and one.outputs[0].dtype.kind == "f" and one.outputs[0].size > 1
         value = float(one.outputs[0].flat[0]) if alike else 0.0
-        ways: list[tuple[float, Callable[[float], OperationEdit]]] = [
-            (start, lambda number, k=key: OperationEdit(numbers={k: number}))
-            for key, start in own.items()  # type: ignore[misc]
-        ]
+        ways = [(start, partial(_with_filled, key)) for key, start in own.items()]
         if alike and all(x.size <= 1 for x in one.inputs) and (one.outputs[0] == value).all():
-            ways.append((value, lambda number: edit_of(lambda y: np.full_like(y, number))))
+            ways.append((value, partial(_with_filled, None)))
         for start, make in ways:
             for number in _FILLED:
                 for group in self._groups(at) if number != start and time.process_time() <= self.end else ():
@@ -278,6 +275,11 @@ _FILLED = (0.0, -np.inf, -1.0, 1.0, -1e9, -1e4, -100.0, -10.0, np.inf)
 """Numbers that are filled in, such as where a mask is not set; below -1000 all are one to a softmax."""
 
 _WHOLE = (("factor", 1.0, np.multiply), ("summand", 0.0, np.add), ("power", 1.0, np.power))
+
+
+def _with_filled(key: str | None, number: float) -> OperationEdit:
+    """Return an edit that fills in a number: the one of a key, or that which the whole output is."""
+    return edit_of(lambda y: np.full_like(y, number)) if key is None else OperationEdit(numbers={key: number})
 
 
 def _with_number(group: Sequence[int], key: str, value: float) -> dict[int, OperationEdit]:

@@ -51,7 +51,11 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
     if rates:
         used = rates.get(done - 1)
         for other, words in ((done - 2, "the rate of the update before"), (done, "the rate of the update after")):
-            if used and other in rates and abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
+            # a schedule that is off by a step has parted where its rates first moved
+            moved = [at for at in rates if at < done - 1 and rates.get(at + other - done + 1, rates[at]) != rates[at]]
+            if moved or not used or other not in rates:
+                continue
+            if abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
                 return (
                     f"schedule: off by one step: update {done} of the port uses {words} "
                     f"({rates[other]:.6g}, not {used:.6g})"
