@@ -226,6 +226,7 @@ def _followed(
     Their values were drawn like all others, so that equal outputs prove them too; gradients say nothing of them.
     """
     model, inputs = subjects.both[0]
+    rng = np.random.default_rng(SEEDS[0])  # not all elements alike: a norm takes that away again
     found: set[str] = set()
     homes = {leaf.rpartition(".")[0] for name in silent for leaf in name.split(" + ")}
     for home in sorted(homes):
@@ -233,7 +234,8 @@ def _followed(
         if not all(any(leaf in name.split(" + ") for name in silent) for leaf in inside):
             continue  # another leaf of the module has a gradient: it was reached
         for leaf in inside:
-            made = model.evaluate({**values, leaf: values[leaf] + 0.5}, inputs).outputs
+            moved = values[leaf] + rng.uniform(0.25, 0.75, values[leaf].shape)
+            made = model.evaluate({**values, leaf: moved}, inputs).outputs
             if any(_relative(a, b) > 1e-9 for a, b in zip(outputs, made, strict=True)):
                 found |= {name for name in silent if leaf in name.split(" + ")}
     return found
