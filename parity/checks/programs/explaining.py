@@ -30,7 +30,7 @@ MOST_SECONDS = 20.0
 INSIDE_SECONDS = 1.0
 """Of the processor, for each kind of change that makes a value inside a program."""
 
-PAIR_SECONDS = 16.0
+PAIR_SECONDS = 12.0
 """Of the processor, for all that looks for two changes."""
 
 ALIKE = 0.6
