@@ -16,6 +16,7 @@ from jax_side.probes.islands import lifted
 from jax_side.probes.paths import modes_of
 from jax_side.probes.programs import JaxProgram
 from jax_side.probes.sown import traced_calls
+from jax_side.probes.traces import inputs_read
 from jax_side.probes.trees import ModelTree, tree_of
 from parity.contract import Evaluation, Inputs, Island, ModuleCall, Weigh
 from parity.errors import SpecError
@@ -64,6 +65,8 @@ class JaxProbe:
         self.ties: Mapping[str, tuple[str, ...]] = {}
         self.statistics, self.collections = tree.statistics & set(moving), tree.collections
         self.dropped = tuple(tree.dropouts.values())
+        self.frozen: frozenset[str] = frozenset()
+        self.stopped: frozenset[str] = frozenset()
         self._called: dict[str, Mapping[str, object]] = {}
         self._programs: dict[tuple[Any, ...], Any] = {}
         self._lifted, self._narrow = tree, ()  # type: tuple[ModelTree, tuple[str, ...]]
@@ -209,6 +212,22 @@ class JaxProbe:
             except Exception:  # anything that the user's code does: what cannot be traced has no program
                 return None
         return program if program.complete else None
+
+    def unread(self, inputs: Inputs) -> frozenset[str]:
+        """Return leaves that no output can follow, whatever the values; see `parity.contract.ModelProbe`."""
+        with jax.enable_x64(True):
+            static, arrays = _parted(_arrays(inputs))
+            held = {path: jnp.asarray(value, jnp.float64) for path, value in self.leaves.items()}
+
+            def run(held: dict[str, Any], arrays: Any) -> list[jax.Array]:
+                return _floats(self._lifted.call({**self._rest, **held}, _joined(static, arrays)))
+
+            try:
+                trace = jax.make_jaxpr(run)(held, arrays)
+            except Exception:  # anything that the user's code does: of what cannot be traced nothing is said
+                return frozenset()
+        read = inputs_read(trace.jaxpr)[: len(held)]
+        return frozenset(path for path, one in zip(sorted(held), read, strict=True) if not one)
 
     def settings(self, path: str) -> Mapping[str, object]:
         """Return the plain values of a module, such as `epsilon`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,18 +47,35 @@ class JaxProgram:
             self._args = jax.tree.leaves(args)
         self.complete = _count(self._closed.jaxpr) <= MOST
         self.operations: tuple[ProgramOperation, ...] = ()
-        if not self.complete:
-            return
-        first = _Evaluator({}, keep=True)
-        self.outputs = self._run(first)
-        self.operations = tuple(first.seen)
+        self._edits: Mapping[int, OperationEdit] = {}
+        if self.complete:
+            self._begin()
 
-    def run(self, edits: Mapping[int, OperationEdit]) -> tuple[NDArray[np.float64], ...] | None:
+    def _begin(self) -> None:
+        self._first = _Evaluator(self._edits, None)
+        self.outputs = self._run(self._first)
+        self.operations = tuple(self._first.seen)
+
+    def run(
+        self, edits: Mapping[int, OperationEdit], at: int | None = None
+    ) -> tuple[NDArray[np.float64], ...] | None:
         """Return what it gives with some operations changed; see `parity.contract.TracedProgram`."""
         try:
-            return self._run(_Evaluator(edits, keep=False))
+            return self._run(_Evaluator({**self._edits, **edits}, self._first, self._edits, at))
+        except _ReachedError as reached:
+            return (reached.value,)
         except Exception:  # what was changed need not fit, and anything may follow
             return None
+
+    def changed(self, edits: Mapping[int, OperationEdit]) -> JaxProgram | None:
+        """Return the program with some operations changed; see `parity.contract.TracedProgram`."""
+        other = copy.copy(self)
+        other._edits = {**self._edits, **edits}
+        try:
+            other._begin()
+        except Exception:  # as in `run`
+            return None
+        return other
 
     def _run(self, evaluator: _Evaluator) -> tuple[NDArray[np.float64], ...]:
         with jax.enable_x64(True), np.errstate(all="ignore"):
@@ -65,18 +83,39 @@ class JaxProgram:
             return tuple(np.array(one, np.float64) for one in made)
 
 
+class _ReachedError(Exception):
+    """The value that was asked for is computed."""
+
+    def __init__(self, value: NDArray[np.float64]) -> None:
+        super().__init__()
+        self.value = value
+
+
 class _Evaluator:
     """Computes a trace equation by equation.
 
     Args:
         edits: Place of an operation to what is done there.
-        keep: Whether operations are kept.
+        first: One that has computed it before: what follows from the same values is not computed again. None where
+            operations are to be kept.
+        same: Edits with which that was done.
+        last: Place of the operation after which nothing is computed.
     """
 
-    def __init__(self, edits: Mapping[int, OperationEdit], *, keep: bool) -> None:
-        self.edits, self.keep = edits, keep
+    def __init__(
+        self, edits: Mapping[int, OperationEdit], first: _Evaluator | None,
+        same: Mapping[int, OperationEdit] | None = None, last: int | None = None,
+    ) -> None:  # fmt: skip
+        self.edits, self.keep, self.last = edits, first is None, last
         self.seen: list[ProgramOperation] = []
-        self.places: dict[tuple[Any, ...], int] = {}
+        self.places: dict[tuple[Any, ...], int] = {} if first is None else first.places
+        self.memory: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
+        self.known = {} if first is None else first.memory
+        new = {at for at, one in edits.items() if (same or {}).get(at) is not one}
+        new |= {source for one in edits.values() for source in one.sources} | ({last} if last is not None else set())
+        paths = [path for path, at in self.places.items() if at in new] if first is not None else []
+        self.touched = {path[:n] for path in paths for n in range(1, len(path) + 1)}
+        """Equations that must be computed, and those inside which one of them is."""
         self.held: dict[int, tuple[NDArray[Any], ...]] = {}
         self.wanted = {source for one in edits.values() for source in one.sources}
         self.scopes: list[list[int]] = [[]]
@@ -90,6 +129,18 @@ class _Evaluator:
         )
 
     def _equation(self, path: tuple[Any, ...], eqn: Any, values: list[Any]) -> list[Any]:
+        before = self.known.get(path)
+        if before is not None and path not in self.touched:
+            given, made = before
+            if all(a is b for a, b in zip(given, values, strict=True)):
+                return list(made)
+        given = list(values)
+        made = self._computed(path, eqn, values)
+        if self.keep:
+            self.memory[path] = given, list(made)
+        return made
+
+    def _computed(self, path: tuple[Any, ...], eqn: Any, values: list[Any]) -> list[Any]:
         name, kind = eqn.primitive.name, eqn.primitive.name
         if (body := body_of(eqn)) is not None:
             made = self.evaluate(path, *body, values)
@@ -126,6 +177,8 @@ class _Evaluator:
             made = [np.asarray(one, np.asarray(old).dtype) for one, old in zip(new, made, strict=True)]
         if at in self.wanted:
             self.held[at] = _arrays(made)
+        if at == self.last:
+            raise _ReachedError(np.array(_arrays(made)[0], np.float64))
         if self.keep and at == len(self.seen):
             numbers = {key: float(one) for key, one in literals.items() if np.isfinite(one)} if kind == (
                 eqn.primitive.name

@@ -7,7 +7,7 @@ from typing import Any
 
 from jax.extend import core
 
-__all__ = ["bind", "body_of", "evaluate_trace", "inner_traces"]
+__all__ = ["bind", "body_of", "evaluate_trace", "inner_traces", "inputs_read"]
 
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
           "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr",
@@ -45,6 +45,28 @@ def body_of(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
         return None
     body = eqn.params[_CALLS[eqn.primitive.name]]
     return (body.jaxpr, body.consts) if isinstance(body, core.ClosedJaxpr) else (body, ())
+
+
+def inputs_read(jaxpr: Any, outputs: Sequence[bool] | None = None) -> list[bool]:
+    """Return which inputs of a trace its outputs can follow, whatever the values.
+
+    Args:
+        jaxpr: The trace.
+        outputs: Which of its outputs count; None for all.
+
+    What a loop or a branch is given counts as read; a function that is called once is looked into.
+    """
+    asked = list(outputs or [True] * len(jaxpr.outvars))
+    wanted = {atom for atom, one in zip(jaxpr.outvars, asked, strict=True) if one and isinstance(atom, core.Var)}
+    for eqn in reversed(jaxpr.eqns):
+        made = [var in wanted for var in eqn.outvars]
+        if not any(made) and not eqn.effects:
+            continue
+        body = body_of(eqn)
+        inner = None if body is None else inputs_read(body[0], made)
+        read = inner if inner is not None and len(inner) == len(eqn.invars) else [True] * len(eqn.invars)
+        wanted |= {atom for atom, one in zip(eqn.invars, read, strict=True) if one and isinstance(atom, core.Var)}
+    return [var in wanted for var in jaxpr.invars]
 
 
 def inner_traces(eqn: Any) -> Iterator[Any]:

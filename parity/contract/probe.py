@@ -78,6 +78,11 @@ class ModelProbe(Protocol):
     """Rates of dropouts that were switched off and whose calls are not seen."""
     notes: tuple[str, ...]
     """What was assumed to call it."""
+    frozen: frozenset[str]
+    """Parameters that the user has switched off for training, as by `requires_grad_(False)`; empty where a framework
+    has no such mark."""
+    stopped: frozenset[str]
+    """Those of them of which no gradient is taken; may be set. By default gradients are taken of all."""
 
     def evaluate(
         self, values: Mapping[str, NDArray[np.float64]], inputs: Inputs, weigh: Weigh | None = None, *,
@@ -105,6 +110,15 @@ class ModelProbe(Protocol):
 
         Raises:
             SpecError: It cannot be called with these inputs.
+        """
+
+    def unread(self, inputs: Inputs) -> frozenset[str]:
+        """Return leaves that no output can follow with inputs of these shapes, whatever the values.
+
+        Empty where a framework does not show it: one call says nothing of a branch that another would take.
+
+        Args:
+            inputs: What it is called with.
         """
 
     def settings(self, path: str) -> Mapping[str, object]:

@@ -61,9 +61,20 @@ class TracedProgram(Protocol):
     """In the order in which they ended; the body of a loop once."""
     outputs: tuple[NDArray[np.float64], ...]
 
-    def run(self, edits: Mapping[int, OperationEdit]) -> tuple[NDArray[np.float64], ...] | None:
+    def run(
+        self, edits: Mapping[int, OperationEdit], at: int | None = None
+    ) -> tuple[NDArray[np.float64], ...] | None:
         """Return what it gives with some operations changed; None where it fails, or goes another way.
 
         Args:
             edits: Place of an operation to what is done there.
+            at: Place of the operation whose first output is returned in place of what the program gives; nothing
+                after it is computed.
+        """
+
+    def changed(self, edits: Mapping[int, OperationEdit]) -> TracedProgram | None:
+        """Return the program with some operations changed for good, computed again; None where `run` gives None.
+
+        Args:
+            edits: Place of an operation to what is done there; the places stay as they are.
         """

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jax_side.probes.traces import bind, body_of, evaluate_trace, inner_traces
+from jax_side.probes.traces import bind, body_of, evaluate_trace, inner_traces, inputs_read
 
 
 @jax.jit
@@ -70,3 +70,17 @@ def test_an_operation_takes_other_parameters_in_place_of_its_own():
     (other,) = bind(eqn, [X], {**eqn.params, "axis": 1})
     np.testing.assert_array_equal(other, np.cumsum(X, axis=1))
     np.testing.assert_array_equal(bind(eqn, [X])[0], np.cumsum(X, axis=0))
+
+
+def test_what_no_output_can_follow_is_not_read():
+    @jax.jit
+    def both(x, y):
+        return x * 2.0, y * 3.0
+
+    def run(used, unused, looped, chosen):
+        kept, _ = both(used, unused)
+        _, rows = jax.lax.scan(lambda carry, row: (carry + looped, row + carry), jnp.zeros(()), kept)
+        return rows + jnp.where(used > 100.0, chosen, 0.0)
+
+    read = inputs_read(jax.make_jaxpr(run)(jnp.ones(3), jnp.ones(3), jnp.ones(()), jnp.ones(())).jaxpr)
+    assert read == [True, False, True, True], "loops and branches read what they are given"

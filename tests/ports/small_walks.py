@@ -117,14 +117,14 @@ def momentum(
 
 
 def adam(rates: Callable = lambda leaf: 0.01, change: Callable | None = None, decay: float = 0.0, *,
-         corrects: bool = True, epsilon: float = 1e-8) -> Rule:  # fmt: skip
+         corrects: bool | tuple[bool, bool] = True, epsilon: float = 1e-8, divides: bool = True) -> Rule:  # fmt: skip
     def rule(state: dict, grads: Leaves, at: int) -> None:
         for leaf, g in (change(grads) if change else grads).items():
             p = state["params"]
             m = state["m"][leaf] = 0.9 * state["m"][leaf] + 0.1 * g
             v = state["sq"][leaf] = 0.999 * state["sq"][leaf] + 0.001 * g * g
-            if corrects:
-                m, v = m / (1 - 0.9**at), v / (1 - 0.999**at)
-            p[leaf] = p[leaf] - rates(leaf) * (m / (np.sqrt(v) + epsilon) + decay * p[leaf])
+            first, second = corrects if isinstance(corrects, tuple) else (corrects, corrects)
+            m, v = m / (1 - 0.9**at) if first else m, v / (1 - 0.999**at) if second else v
+            p[leaf] = p[leaf] - rates(leaf) * (m / (np.sqrt(v) + epsilon if divides else 1.0) + decay * p[leaf])
 
     return rule

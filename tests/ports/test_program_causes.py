@@ -29,19 +29,20 @@ def _trainer(x: Any) -> Any:
     return (y - y.mean(0)) / (y.var(0, unbiased=False) + 1e-3).sqrt()
 
 
-def _port(x: Any, fault: str) -> Any:
+def _port(x: Any, faults: str) -> Any:
+    fault = faults.split("+")
     h = x @ _WIDE
-    h = jax.nn.silu(h) if fault == "activation" else h * jnp.clip(h + 3.0, 0.0, 6.0) / 6.0
-    h = h * (0.3 if fault == "number" else 0.5)
+    h = jax.nn.silu(h) if "activation" in fault else h * jnp.clip(h + 3.0, 0.0, 6.0) / 6.0
+    h = h * (0.3 if "number" in fault else 0.5)
     a, b = jnp.split(h, 2, -1)
-    if fault == "order":
+    if "order" in fault:
         a, b = b, a
     y = jnp.concatenate([a, b], -1)
-    y = (jnp.tanh(y) if fault == "added" else y) @ _NARROW
+    y = (jnp.tanh(y) if "added" in fault else y) @ _NARROW
     c = y - y.mean(0)
-    v = (c * c).sum(0) / (4.0 if fault == "variance" else 5.0)
-    epsilon = 0.02 if fault == "epsilon" else 1e-3
-    return c / jnp.sqrt(v + epsilon) * (2.0 if fault == "factor" else 1.0)
+    v = (c * c).sum(0) / (4.0 if "variance" in fault else 5.0)
+    epsilon = 0.02 if "epsilon" in fault else 1e-3
+    return c / jnp.sqrt(v + epsilon) * (2.0 if "factor" in fault else 1.0)
 
 
 def _explained(fault: str) -> str:
@@ -67,6 +68,72 @@ def test_the_change_is_named(fault: str, words: tuple[str, ...]) -> None:
     said = _explained(fault)
     assert all(word in said for word in words), said
     assert ".py:" in said, "the line is told"
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ("activation+epsilon", ("hardswish here", "SiLU there", "0.001 here", "0.02 there")),
+        ("number+variance", ("0.3 there", "0.5 here", "unbiased False here", "True there")),
+        ("order+number", ("[1, 0]", "0.3 there", "0.5 here")),
+    ],
+)
+def test_two_changes_are_named_together(faults: str, words: tuple[str, ...]) -> None:
+    """None of the two alone makes anything equal that is returned."""
+    said = _explained(faults)
+    assert all(word in said for word in words), said
+    assert "with both changed all values are equal" in said
+
+
+def _both(trainer: Any, port: Any) -> str:
+    here = [TorchProgram(lambda x=x: lambda: trainer(torch.from_numpy(x))) for x in _INPUTS]
+    with jax.enable_x64(True):
+        there = [JaxProgram(lambda x: [port(x)], jnp.asarray(x)) for x in _INPUTS]
+    return ", or ".join(one.text for one in explain(here, there))
+
+
+def test_a_mask_is_filled_with_another_number() -> None:
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        return (x @ torch.from_numpy(_WIDE)).masked_fill(x.sum(1, keepdim=True) > 0, -torch.inf).softmax(0)
+
+    def port(x: jax.Array) -> jax.Array:
+        return jax.nn.softmax(jnp.where(x.sum(1, keepdims=True) > 0, -1.0, x @ _WIDE), 0)
+
+    assert "-inf here" in _both(trainer, port)
+    assert "-1 there" in _both(trainer, port)
+
+
+def test_a_gate_is_taken_before_the_product_of_matrices() -> None:
+    square, bias = _WIDE[:, :6], np.arange(6.0)
+
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.sigmoid(x[:, :1] + x) * (x @ torch.from_numpy(square) + torch.from_numpy(bias)))
+
+    def port(x: jax.Array) -> jax.Array:
+        return jnp.tanh((jax.nn.sigmoid(x[:, :1] + x) * x) @ square + bias)
+
+    said = _both(trainer, port)
+    assert "order: after dot_general and add here, mul before dot_general and add there" in said
+
+
+def test_a_scale_is_taken_before_the_bias() -> None:
+    scale, bias = np.array(1.7), np.arange(8.0)
+
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ torch.from_numpy(_WIDE) * torch.from_numpy(scale) + torch.from_numpy(bias))
+
+    def port(x: jax.Array) -> jax.Array:
+        return jnp.tanh((x @ _WIDE + bias) * scale)
+
+    said = _both(trainer, port)
+    assert "order: " in said
+    assert "before" in said
+
+
+def test_one_place_is_taken_in_place_of_a_mean() -> None:
+    said = _both(lambda x: torch.tanh(x).mean(0) ** 3, lambda x: jnp.tanh(x)[0] ** 3)
+    assert "reduction: mean over axis 0 here" in said
+    assert "there" in said
 
 
 def test_nothing_is_said_of_equal_programs_and_of_two_faults() -> None:

@@ -1,8 +1,12 @@
 """Causes of updates that part: each is named where its values show it, and none that is false in its place."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from parity.checks.proving.inner_averages import inner_average_cause
+from parity.checks.proving.lockstep import MODEL as LEAVES
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.stages import _judged
 from parity.checks.proving.update_causes import update_cause
@@ -56,6 +60,18 @@ def centred(change=lambda grads: grads, rate=0.01):
             square = state["sq"][leaf] = 0.95 * state["sq"][leaf] + 0.05 * g * g
             state["m"][leaf] = 0.5 * state["m"][leaf] + g / (np.sqrt(square - mean * mean) + 1e-3)
             state["params"][leaf] = state["params"][leaf] - rate * state["m"][leaf]
+
+    return rule
+
+
+def largest(rate=0.01, *, corrects=True):
+    """Return an Adamax."""
+
+    def rule(state, grads, at):
+        for leaf, g in grads.items():
+            m = state["m"][leaf] = 0.9 * state["m"][leaf] + 0.1 * g
+            v = state["sq"][leaf] = np.maximum(0.999 * state["sq"][leaf], np.abs(g) + 1e-8)
+            state["params"][leaf] = state["params"][leaf] - rate / (1 - 0.9**at if corrects else 1) * m / v
 
     return rule
 
@@ -119,6 +135,13 @@ UPDATES = {
     "decay, and the rate of one element": (
         adam(), adam(lambda leaf: 0.1 if leaf == "s" else 0.01, decay=0.1), moments, "",
     ),
+    "largest, not corrected": (largest(), largest(corrects=False), moments,
+                               "bias correction: the port does not correct its first moment (0.1 times, beta 0.9)"),
+    "largest, a tenth of the rate": (largest(), largest(rate=0.001), moments, "learning rate of the first update"),
+    "second not corrected": (adam(epsilon=1e-12), adam(epsilon=1e-12, corrects=(True, False)), moments,
+                             "bias correction: the trainer divides the second moment by one less its decay"),
+    "no root in one": (adam(), adam(divides=False), moments,
+                       "second moment: at update 1 the trainer divides by its root, the port moves by the first"),
     "no correction": (adam(epsilon=1e-12), adam(corrects=False, epsilon=1e-12), moments,
                       "bias correction: the port does not correct its moments"),
 }  # fmt: skip
@@ -131,6 +154,65 @@ def test_an_update_has_its_cause_and_no_other(case):
     walk = walk_of(here, there, slots)
     assert walk.what
     found = update_cause(walk)
+    assert found.startswith(said) if said else found == ""
+
+
+def scheduled(rates):
+    """Return plain SGD by a list of rates, which its state tells."""
+
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            state["params"][leaf] = state["params"][leaf] - rates[at - 1] * grad
+        state["optimizer"] = {"lr.0": np.array(rates[at])}
+
+    return rule, lambda params: {"optimizer": {"lr.0": np.array(rates[0])}}
+
+
+STEADY, MOVING = [0.05, 0.05, 0.04, 0.03, 0.03, 0.03], [0.05, 0.04, 0.03, 0.02, 0.01, 0.01]
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "said"),
+    [
+        (STEADY, [*STEADY[1:], 0.03], "schedule: off by one step: update 2 of the port uses the rate of the update "),
+        (MOVING, [*MOVING[:3], MOVING[4], 0.01, 0.01], "schedule: the rates part at update 4: 0.01 there, 0.02 here"),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_agreed_while_it_moved_is_not_off_by_a_step(here, there, said):
+    (one, slots), (two, others) = scheduled(here), scheduled(there)
+    assert update_cause(walk_of(one, two, (slots, others), steps=5)).startswith(said)
+
+
+def inner_walk(*rules):
+    """Return a walk of one update in which `target` follows `online` by a rule, as far as its cause reads it."""
+    draws = np.random.default_rng(6)
+    start = {leaf: draws.normal(size=(3, 4)) for leaf in ("online", "target", "other")}
+    moved = {leaf: start[leaf] - 0.1 * draws.normal(size=(3, 4)) for leaf in ("online", "other")}
+    ends = [{**moved, "target": rule(start, moved)} for rule in rules]
+    lanes = [SimpleNamespace(moments=[SimpleNamespace(slots={LEAVES: one}) for one in (start, end)]) for end in ends]
+    return SimpleNamespace(
+        what=LEAVES, gap=SimpleNamespace(leaves=("target",)), done=1, pairing=SimpleNamespace(over=dict), lanes=lanes
+    )
+
+
+def follow(share, *, late=False):
+    return lambda start, moved: start["target"] + share * ((start if late else moved)["online"] - start["target"])
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (follow(0.2), "EMA: target go 0.1 of the way to other leaves, such as online, here, 0.2 there at update 1"),
+        (
+            follow(0.1, late=True),
+            "EMA: target follow other leaves, such as online, after its update here, before its",
+        ),
+        (lambda start, moved: start["target"] + 0.01 * start["other"] ** 2, ""),
+        (lambda start, moved: start["target"], ""),
+    ],
+)
+def test_an_average_inside_the_model_has_its_share(there, said):
+    found = inner_average_cause(inner_walk(follow(0.1), there))
     assert found.startswith(said) if said else found == ""
 
 

@@ -104,6 +104,8 @@ class TorchProbe:
         self.fixed = tuple(path for path, _ in module.named_buffers() if path not in statistics)
         leaves |= {path: one for path, one in module.named_buffers() if path in statistics}
         self._leaves = leaves
+        self.frozen = frozenset(path for path in leaves if path not in statistics and not leaves[path].requires_grad)
+        self.stopped: frozenset[str] = frozenset()
         self.leaves = {path: one.detach().to(torch.float64).numpy().copy() for path, one in leaves.items()}
         self.ties, self.statistics = ties, frozenset(statistics)
         self.collections: Mapping[str, str] = {}
@@ -115,8 +117,9 @@ class TorchProbe:
         calls: bool = False, lift: bool = True
     ) -> Evaluation:  # fmt: skip
         """Return what it computes in float64; see `parity.contract.ModelProbe`."""
+        still = self.statistics | self.stopped
         tensors = {
-            path: torch.tensor(values[path], dtype=torch.float64, requires_grad=path not in self.statistics)
+            path: torch.tensor(values[path], dtype=torch.float64, requires_grad=path not in still)
             for path in self._leaves
         }
         args, kwargs = call_with(inputs)
@@ -174,10 +177,11 @@ class TorchProbe:
     def _gradients(self, total: torch.Tensor, tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.float64]]:
         """Return the gradient of each parameter, zeros where none reaches it."""
         wanted = {path: one for path, one in tensors.items() if one.requires_grad}
+        none = {path: np.zeros(tensors[path].shape) for path in self.stopped}
         if not total.requires_grad:
-            return {path: np.zeros(one.shape) for path, one in wanted.items()}
+            return {**none, **{path: np.zeros(one.shape) for path, one in wanted.items()}}
         found = torch.autograd.grad(total, list(wanted.values()), retain_graph=True, allow_unused=True)
-        return {
+        return none | {
             path: np.zeros(one.shape) if grad is None else grad.to(torch.float64).numpy()
             for (path, one), grad in zip(wanted.items(), found, strict=True)
         }
@@ -192,6 +196,11 @@ class TorchProbe:
             if isinstance(module, nn.Conv2d):
                 return f"f[2,{module.in_channels},16,16]"
         return None
+
+    def unread(self, inputs: Inputs) -> frozenset[str]:
+        """Return nothing: one call of PyTorch does not show what another would take."""
+        del inputs
+        return frozenset()
 
     def settings(self, path: str) -> Mapping[str, object]:
         """Return the plain values of a module, such as `eps`."""

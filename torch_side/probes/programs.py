@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -35,16 +36,22 @@ class TorchProgram:
 
     def __init__(self, prepare: Callable[[], Callable[[], Any]]) -> None:
         self._prepare = prepare
-        call, watch = prepare(), _Watch({}, None)
+        self._edits: Mapping[int, OperationEdit] = {}
+        self._begin(None)
+
+    def _begin(self, kinds: list[str] | None) -> None:
+        call, watch = self._prepare(), _Watch(self._edits, kinds, keep=True)
         with torch.no_grad(), watch:
             made = call()
         self.outputs = _arrays(made)
         self.operations = tuple(watch.seen)
         self.complete = len(watch.seen) <= MOST
 
-    def run(self, edits: Mapping[int, OperationEdit]) -> tuple[NDArray[np.float64], ...] | None:
+    def run(
+        self, edits: Mapping[int, OperationEdit], at: int | None = None
+    ) -> tuple[NDArray[np.float64], ...] | None:
         """Return what it gives with some operations changed; see `parity.contract.TracedProgram`."""
-        watch = _Watch(edits, [one.kind for one in self.operations])
+        watch = _Watch({**self._edits, **edits}, self._kinds(), last=at)
         graded = torch.is_grad_enabled()
         try:
             call = self._prepare()
@@ -52,9 +59,25 @@ class TorchProgram:
                 made = call()
             return _arrays(made)
         except Exception:  # what was changed need not fit, and anything may follow
+            return None if watch.reached is None else (watch.reached,)  # which others wrap in their own
+        finally:
+            torch.set_grad_enabled(graded)
+
+    def changed(self, edits: Mapping[int, OperationEdit]) -> TorchProgram | None:
+        """Return the program with some operations changed; see `parity.contract.TracedProgram`."""
+        other = copy.copy(self)
+        other._edits = {**self._edits, **edits}
+        graded = torch.is_grad_enabled()
+        try:
+            other._begin(self._kinds())
+        except Exception:  # as in `run`
             return None
         finally:
             torch.set_grad_enabled(graded)
+        return other
+
+    def _kinds(self) -> list[str]:
+        return [one.kind for one in self.operations]
 
 
 class _Watch(TorchFunctionMode):
@@ -63,11 +86,17 @@ class _Watch(TorchFunctionMode):
     Args:
         edits: Place of a call to what is done there.
         kinds: What must be called, in order; None where that is to be found out.
+        keep: Whether calls are kept.
+        last: Place of the call after which nothing is computed.
     """
 
-    def __init__(self, edits: Mapping[int, OperationEdit], kinds: list[str] | None) -> None:
+    def __init__(
+        self, edits: Mapping[int, OperationEdit], kinds: list[str] | None, *, keep: bool = False,
+        last: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.edits, self.kinds = edits, kinds
+        self.edits, self.kinds, self.keep, self.last = edits, kinds, keep, last
+        self.reached: NDArray[np.float64] | None = None
         self.seen: list[ProgramOperation] = []
         self.at = 0
         self.held: dict[int, tuple[NDArray[Any], ...]] = {}
@@ -102,8 +131,10 @@ class _Watch(TorchFunctionMode):
                 made = self._edited(made, args, given, edit)
             if at in self.wanted:
                 self.held[at] = tuple(map(_array, _tensors(made)))
-            return made
-        if at <= MOST:
+            if at == self.last:
+                self.reached = np.array(_array(_tensors(made)[0]), np.float64)
+                raise ValueError("nothing after it is asked for")
+        if self.keep and at <= MOST:
             inputs = tuple(map(_array, _tensors([*args, *given.values()])))
             numbers = {key: float(one) for key, one in named.items() if _is_number(one)}
             self.seen.append(

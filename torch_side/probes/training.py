@@ -50,6 +50,8 @@ class TorchPort:
         """Return the loss and its gradients; see `parity.contract.TrainerProbe`."""
         module = self._module(values, precision, drops=masks is not None)
         module.requires_grad_(True)  # of a leaf that training freezes too: what freezes it is no part of the loss
+        for path, one in module.named_parameters():
+            one.requires_grad_(path not in self.model.stopped)
         islands, seen = Islands(lift=precision == "float64"), list[Any]()
         handle = module.register_forward_hook(
             lambda _m, args, kwargs, made: seen.append(([*args, *kwargs.values()], made)), with_kwargs=True
@@ -62,7 +64,8 @@ class TorchPort:
         made = made[0] if isinstance(made, tuple) and made else made
         if not isinstance(made, torch.Tensor) or made.numel() != 1:
             raise SpecError("loss", f"{self.model.name}: expected a scalar tensor, got {type(made).__name__}")
-        wanted = {path: one for path, one in module.named_parameters() if path in self.model.leaves}
+        held = {path: one for path, one in module.named_parameters() if path in self.model.leaves}
+        wanted = {path: one for path, one in held.items() if path not in self.model.stopped}
         found: tuple[torch.Tensor | None, ...] = (None,) * len(wanted)
         if made.requires_grad:
             found = torch.autograd.grad(made.reshape(()), list(wanted.values()), allow_unused=True)
@@ -70,6 +73,7 @@ class TorchPort:
             path: np.zeros(tuple(one.shape)) if grad is None else grad.double().numpy()
             for (path, one), grad in zip(wanted.items(), found, strict=True)
         }
+        gradients |= {path: np.zeros(tuple(held[path].shape)) for path in self.model.stopped}
         outputs = tuple(one.detach().double().numpy() for _, given in seen for one in arrays_in(given))
         inputs = tuple(one.detach().double().numpy() for args, _ in seen for one in arrays_in(args))
         return LossEvaluation(float(made.detach()), gradients, outputs, inputs, islands.found)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.noise import spread_of
 from parity.contract import Evaluation, ModelProbe, ModuleCall
 from parity.mapping import RulePlacement
 
@@ -123,12 +124,12 @@ def comparable(
         if any(one.shape[:-1] != lead for side in flat for one in side):
             return None
         a, b = (np.concatenate(side, axis=-1) for side in flat)
-    if a.shape == b.shape:
-        return a, b
-    if a.ndim == b.ndim == 4 and (a.shape[0], *a.shape[2:], a.shape[1]) == b.shape:
-        return a.transpose(0, 2, 3, 1), b
-    if a.ndim == b.ndim == 4 and (b.shape[0], *b.shape[2:], b.shape[1]) == a.shape:
-        return a, b.transpose(0, 2, 3, 1)
+    ways = [(a, b)]
+    if a.ndim == b.ndim and 3 <= a.ndim <= 5:
+        ways += [(np.moveaxis(a, 1, -1), b), (a, np.moveaxis(b, 1, -1))]
+    ways = [way for way in ways if way[0].shape == way[1].shape]
+    if ways:  # of as many channels as places shapes do not tell where the channels are
+        return min(ways, key=lambda way: spread_of(*way))
     if a.size == b.size and a.ndim != b.ndim and a.shape[:2] == b.shape[:2]:
         return a, b.reshape(a.shape)
     return None

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from parity import sides
+from parity.checks.models.draws import drawn, weights
 from parity.checks.models.inputs import BothInputs, both_inputs, described
 from parity.checks.models.subjects import Subjects
 from parity.contract import ModelProbe
@@ -50,7 +53,7 @@ def open_subjects(first: ModelSource, second: ModelSource, inputs: object = None
     given = inputs if inputs is not None else _of_modules(first, second)
     if given is not None:
         both = _both(given)
-        return Subjects(_open(first, both.first), _open(second, both.second), both)
+        return _stopped(Subjects(_open(first, both.first), _open(second, both.second), both))
     model = _open(first, ())
     text = getattr(model, "assumed_inputs", lambda: None)()
     if text is None:
@@ -61,7 +64,26 @@ def open_subjects(first: ModelSource, second: ModelSource, inputs: object = None
     if first.framework != second.framework and text.count(",") == 3:
         text += "->[0,2,3,1]"
     both = replace(described([text]), note=f"assumed: called with {text}, after the first layer of {first.name}")
-    return Subjects(model, _open(second, both.second), both)
+    return _stopped(Subjects(model, _open(second, both.second), both))
+
+
+def _stopped(subjects: Subjects) -> Subjects:
+    """Take no gradient of parameters that one model freezes where the other has no gradient of as many numbers.
+
+    What PyTorch marks at a parameter, JAX can only stop on the way: a frozen teacher is one in both.
+    """
+    for (one, _), (other, inputs) in (subjects.both, subjects.both[::-1]):
+        if not one.frozen or other.frozen:
+            continue
+        values = {
+            leaf: drawn(value.shape, "statistic" if leaf in other.statistics else "parameter", (17, at))
+            for at, (leaf, value) in enumerate(other.leaves.items())
+        }
+        grads = other.evaluate(values, inputs, weights).gradients
+        silent = sum(grad.size for grad in grads.values() if not np.any(grad))
+        if silent and silent == sum(one.leaves[leaf].size for leaf in one.frozen):
+            one.stopped = one.frozen
+    return subjects
 
 
 def _both(given: object) -> BothInputs:

@@ -136,7 +136,7 @@ def _tried(
         for number, some in enumerate(islice(product(*variants), most)):
             plan = _shared([doubtful[units[move]] for move in chosen], some, models)
             if plan is not None:
-                over = sum(abs(n) * math.prod(key[1]) for key, n in _imbalance(models, plan).items())
+                over = _over(models, plan)
                 # another order of parts is as much as another part, so that no plan has all the tries
                 price = sum(costs[move] for move in chosen) + number
                 found.append((over, price, CutPlan(plan[0], plan[1], over)))
@@ -225,7 +225,28 @@ def _shared(
                 plan[at][shape] = Cutting(
                     shape, stacked, None if extent is None else inner.index(extent), way.extents
                 )
-    return plan
+    return min((plan, _merged_alike(models, plan)), key=lambda one: _over(models, one))
+
+
+def _merged_alike(
+    models: Sequence[ShapeCounts], plan: Sequence[dict[tuple[int, ...], Cutting]]
+) -> list[dict[tuple[int, ...], Cutting]]:
+    """Return a plan in which leaves of a shape whose axes one model makes one are so in the other model too.
+
+    Four biases of four gates have the shape of a table of four classes: which of them is the table only behaviour
+    can tell, once neither has its axes.
+    """
+    found = [dict(ways) for ways in plan]
+    for at, ways in enumerate(plan):
+        for shape, way in ways.items():
+            if way == Cutting(way.merged) and any(other == shape for _, other in models[1 - at]):
+                found[1 - at].setdefault(shape, way)
+    return found
+
+
+def _over(models: Sequence[ShapeCounts], plan: Sequence[Cuts]) -> int:
+    """Return the elements of pieces for which the other model has none of these extents."""
+    return sum(abs(n) * math.prod(key[1]) for key, n in _imbalance(models, plan).items())
 
 
 @lru_cache(4096)

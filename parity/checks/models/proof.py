@@ -63,6 +63,8 @@ class MapProof:
     """Leaves whose gradients were compared."""
     unreached: tuple[str, ...] = ()
     """Leaves that no gradient reaches in either model: nothing that both compute tells them apart."""
+    dead: tuple[str, ...] = ()
+    """Leaves that no output of a model can follow, whatever the values, where nothing else is in doubt."""
     islands: tuple[tuple[str, Island], ...] = ()
     """With the model in which they are."""
     effects: Mapping[str, float] | None = None
@@ -206,9 +208,14 @@ def _compare(subjects: Subjects, placements: Sequence[RulePlacement], seed: int)
                if made.islands}  # fmt: skip
     reached = _followed(subjects, values, one.outputs, [names[path] for path in unreached])
     still = [path for path in unreached if names[path] not in reached]
+    unread = [model.unread(to) if still else frozenset[str]() for model, to in subjects.both]
+    dead = {names[path] for path in still if path in unread[1] or unread[0].issuperset(names[path].split(" + "))}
     verdict, notes = _verdict(first, names, parted, still, [island for _, island in islands])
-    return MapProof(verdict, (), tuple(parted), outputs, gradients, len(expected), tuple(unreached), islands,
-                    effects, tuple(notes))  # fmt: skip
+    alive = [path for path in still if names[path] not in dead]
+    if verdict == "holds" or _verdict(first, names, parted, alive, [])[0] != "holds":
+        dead = set()
+    return MapProof(verdict, (), tuple(parted), outputs, gradients, len(expected), tuple(unreached),
+                    tuple(sorted(dead)), islands, effects, tuple(notes))  # fmt: skip
 
 
 def _followed(
@@ -219,6 +226,7 @@ def _followed(
     Their values were drawn like all others, so that equal outputs prove them too; gradients say nothing of them.
     """
     model, inputs = subjects.both[0]
+    rng = np.random.default_rng(SEEDS[0])  # not all elements alike: a norm takes that away again
     found: set[str] = set()
     homes = {leaf.rpartition(".")[0] for name in silent for leaf in name.split(" + ")}
     for home in sorted(homes):
@@ -226,7 +234,8 @@ def _followed(
         if not all(any(leaf in name.split(" + ") for name in silent) for leaf in inside):
             continue  # another leaf of the module has a gradient: it was reached
         for leaf in inside:
-            made = model.evaluate({**values, leaf: values[leaf] + 0.5}, inputs).outputs
+            moved = values[leaf] + rng.uniform(0.25, 0.75, values[leaf].shape)
+            made = model.evaluate({**values, leaf: moved}, inputs).outputs
             if any(_relative(a, b) > 1e-9 for a, b in zip(outputs, made, strict=True)):
                 found |= {name for name in silent if leaf in name.split(" + ")}
     return found

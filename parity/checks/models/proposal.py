@@ -19,7 +19,7 @@ from parity.checks.models.pieces import LeafPart, PartArrays, pieces_of
 from parity.checks.models.plan import CutPlan, ShapeCounts, cut_plans
 from parity.checks.models.quiet import match_quiet
 from parity.checks.models.subjects import Subjects, own_values, values_of
-from parity.checks.models.symmetry import break_ties
+from parity.checks.models.symmetry import break_ties, of_one_sum
 from parity.contract import ModelProbe
 
 __all__ = ["Matched", "match_models"]
@@ -29,6 +29,8 @@ ROUNDS = 4
 
 QUIET = 1e-13
 """Share of the largest gradient of a model below which a gradient is rounding: no gradient reaches the piece."""
+
+OF_ONE_SUM = "what it and others of its shape do does not tell them apart: any pairing of them computes the same"
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,15 @@ def _match(subjects: Subjects, plan: CutPlan) -> Matched:
         more = _round(firsts, seconds, told, left, right, quiet, EQUAL if agree else ALIKE)
         told += more
         if not more:
-            tie = break_ties(subjects, firsts, seconds, told, quiet, left, right) if agree else None
-            if tie is None:
+            given = (subjects, firsts, seconds, told, quiet, left, right)
+            tie = break_ties(*given) if agree else None
+            ties = [tie] if tie is not None else of_one_sum(*given) if agree else []
+            if not ties:
                 break
-            told.append(tie)
-    told, doubted = _confirm(subjects, firsts, seconds, told)
+            told += ties
+    held, doubted = _confirm(subjects, firsts, seconds, told)
+    told = [one for one in held if one.why != "sum"]
+    doubted += [(one, OF_ONE_SUM) for one in held if one.why == "sum"]
     sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet, [one for one, _ in doubted])
     return Matched(tuple(firsts), tuple(seconds), tuple(sure), (*doubted, *unsure), tuple(alone), agree)
 
@@ -159,7 +165,7 @@ def _confirm(
         others = [
             gap(left[one.first].transpose(two.axes), right[two.second])
             for two in told
-            if two is not one and two.first.key == one.first.key
+            if two is not one and two.first.key == one.first.key and "sum" not in (one.why, two.why)
             and two.first.index.shape == one.first.index.shape and two.second in right
         ]  # fmt: skip
         if distance <= CLEAR * min(others, default=np.inf) and distance <= 1.0:

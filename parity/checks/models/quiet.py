@@ -18,7 +18,7 @@ from parity.checks.models.likeness import Alike, match_pieces
 from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
 from parity.checks.models.subjects import Subjects, own_values, values_of
 
-__all__ = ["kind_of", "likely_turn", "match_quiet"]
+__all__ = ["kind_of", "likely_pairs", "likely_turn", "match_quiet"]
 
 _KINDS = {"kernel": "weight", "scale": "weight", "embedding": "weight", "g": "weight", "b": "bias"}
 """Names of leaves that are one kind."""
@@ -149,6 +149,27 @@ def _by_names(here: Sequence[LeafPart], there: Sequence[LeafPart]) -> list[tuple
             taken[0].add(i)
             taken[1].add(j)
     return found
+
+
+def likely_pairs(
+    here: Sequence[LeafPart], there: Sequence[LeafPart], told: Sequence[Alike]
+) -> list[tuple[LeafPart, LeafPart]]:
+    """Return pairs of as many pieces: those that lie beside pieces that were told, then by names and order.
+
+    Args:
+        here: Pieces of the first model.
+        there: As many of the second.
+        told: Pairs that are known.
+    """
+    beside = {(_home(one.first.leaf), _home(one.second.leaf)) for one in told}
+    found: list[tuple[LeafPart, LeafPart]] = []
+    for a in here:
+        seats = [b for b in there if (_home(a.leaf), _home(b.leaf)) in beside]
+        rivals = [one for one in here if _home(one.leaf) == _home(a.leaf)]
+        if len(seats) == len(rivals) == 1:
+            found.append((a, seats[0]))
+    taken = {one for pair in found for one in pair}
+    return [*found, *_by_names([a for a in here if a not in taken], [b for b in there if b not in taken])]
 
 
 def _number(piece: LeafPart) -> int:

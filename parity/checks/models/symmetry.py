@@ -1,4 +1,4 @@
-"""Pieces that do exactly the same, as experts of one layer: tried with values of their own, one pair at a time."""
+"""Pieces that do exactly the same: experts of one layer, which values of their own tell, and biases of one sum."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from parity.checks.models.likeness import SAME, Alike, gap, left_over
 from parity.checks.models.pieces import LeafPart, PartArrays, turns
+from parity.checks.models.quiet import likely_pairs
 from parity.checks.models.subjects import Subjects, own_values, values_of
 
-__all__ = ["break_ties"]
+__all__ = ["break_ties", "of_one_sum"]
 
 MOST_TRIES = 64
 """Pairs that are tried for one piece."""
@@ -42,6 +43,46 @@ def break_ties(
                 [(other, axes)] = fits
                 return Alike(piece, other, axes, 0.0, 1.0)
     return None
+
+
+def of_one_sum(
+    subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike],
+    quiet: tuple[Sequence[LeafPart], Sequence[LeafPart]], left: PartArrays, right: PartArrays,
+) -> list[Alike]:  # fmt: skip
+    """Return pairs of which any other pairing computes the same, in both models, whatever the values.
+
+    The two biases of a recurrent layer, and the biases of skips that are summed, have one gradient. Pairs are taken
+    beside what was told, else by names: nothing tells which is which, and nothing computed depends on it.
+    """
+    found: list[Alike] = []
+    for here, there in left_over(firsts, seconds, told, quiet, left, right):
+        for piece in here:
+            turned = turns(piece.index.shape, piece.index.shape)
+            if len([axes for axes in turned if _same(left, piece, left, piece, axes)]) > 1:
+                continue
+            taken = {one for match in found for one in (match.first, match.second)}
+            mine = [one for one in here if one.index.shape == piece.index.shape and _same(left, piece, left, one)]
+            theirs = [
+                (other, axes)
+                for other in there
+                for axes in turns(piece.index.shape, other.index.shape)
+                if _same(left, piece, right, other, axes)
+            ]
+            orders = dict(theirs)
+            if piece in taken or not 1 < len(mine) == len(theirs) == len(orders):
+                continue
+            pairs = likely_pairs(mine, list(orders), told)
+            others = [(a, b) for (a, _), (_, b) in zip(pairs, [*pairs[1:], pairs[0]], strict=True)]
+            tries = [[Alike(a, b, orders[b], 0.0, np.inf, "sum") for a, b in some] for some in (pairs, others)]
+            if all(_fits(subjects, firsts, seconds, [*told, *found, *made]) for made in tries):
+                found += tries[0]
+    return found
+
+
+def _same(one: PartArrays, a: LeafPart, two: PartArrays, b: LeafPart, order: tuple[int, ...] | None = None) -> bool:
+    """Return whether the gradients of two pieces are one, in an order of axes."""
+    mine = one[a] if order is None else one[a].transpose(order)
+    return gap(mine, two[b]) <= SAME
 
 
 def _fits(subjects: Subjects, firsts: Sequence[LeafPart], seconds: Sequence[LeafPart], told: Sequence[Alike]) -> bool:

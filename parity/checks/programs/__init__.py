@@ -1,6 +1,6 @@
-"""Programs of users computed again with one operation changed: what makes two of them equal."""
+"""Programs of users computed again with operations changed: what makes two of them equal."""
 
+from parity.checks.programs.explaining import ProgramDifference, explain
 from parity.checks.programs.functions import ACTIVATIONS
-from parity.checks.programs.search import Explanation, explain
 
-__all__ = ["ACTIVATIONS", "Explanation", "explain"]
+__all__ = ["ACTIVATIONS", "ProgramDifference", "explain"]

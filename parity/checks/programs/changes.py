@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, equal, nearest
+from parity.checks.programs.exchanges import exchanges_of
 from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
 from parity.contract import OperationEdit, ProgramOperation
@@ -54,6 +55,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     yield from _joined(one)
     yield from _left_out(one)
     yield from _laid(one)
+    yield from exchanges_of(operations, at)
     yield from insertions_of(operations, at)
 
 
@@ -128,7 +130,15 @@ _REDUCED: dict[str, Callable[..., Any]] = {
     "sum": np.sum, "mean": np.mean, "maximum": np.max, "minimum": np.min,
     "mean of squares": lambda x, axis, **k: np.mean(x * x, axis=axis, **k), "root of the sum of squares":
     lambda x, axis, **k: np.sqrt(np.sum(x * x, axis=axis, **k)),
+    "first": lambda x, axis, **k: _end(x, axis, 0), "last": lambda x, axis, **k: _end(x, axis, -1),
 }  # fmt: skip
+
+
+def _end(x: FloatNumbers, axes: Sequence[int], place: int) -> FloatNumbers:
+    """Return the first or last values along axes."""
+    for axis in sorted(axes, reverse=True):
+        x = np.asarray(x.take(place, axis))
+    return x
 
 
 def _reductions(one: ProgramOperation) -> Iterator[OperationChange]:

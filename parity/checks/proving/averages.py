@@ -8,7 +8,7 @@ import numpy as np
 
 from parity.checks.proving.lockstep import MODEL, Lane
 
-__all__ = ["Average", "average_of"]
+__all__ = ["Average", "average_of", "share_of"]
 
 FIT = 1e-9
 """How far an average may be from what its decay gives, relative to its largest move."""
@@ -44,7 +44,7 @@ def average_of(lane: Lane, slot: str, done: int) -> Average | None:
             if slot not in before.slots or slot not in after.slots:
                 continue
             source = before if late else after
-            share = _share(before.slots[slot], after.slots[slot], source.slots.get(MODEL, {}))
+            share = share_of(before.slots[slot], after.slots[slot], source.slots.get(MODEL, {}))
             if share is None:
                 break
             shares.append(share)
@@ -54,7 +54,7 @@ def average_of(lane: Lane, slot: str, done: int) -> Average | None:
     return None
 
 
-def _share(before, after, model) -> float | None:  # type: ignore[no-untyped-def]
+def share_of(before, after, model) -> float | None:  # type: ignore[no-untyped-def]
     """Return c where an average has moved by c times its way to the parameters, the same for all leaves."""
     moves, ways = [], []
     for leaf, value in after.items():

@@ -133,14 +133,16 @@ def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> 
     shifted = logits - logits.max(-1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     rows = outputs.shape[-2] if outputs.ndim > 2 else 1
-    for name, labels in batch.items():
-        if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.size != len(logs):
+    for name, labels in _labels(batch):
+        if labels.size != len(logs):
             continue
         y = labels.reshape(-1)
         safe = np.clip(y, 0, logits.shape[-1] - 1)
         each, even = -logs[np.arange(len(y)), safe], -logs.mean(-1)
         square = np.log(np.exp(shifted).sum(-1)) + logits.max(-1)
-        for weighted, weight in _weights(y, name, batch):
+        shown = "" if name in batch else f" to {name}"
+        for words, weight in _weights(y, name, batch):
+            weighted = shown + words
             for reduced, reduce in _reductions(weight, rows):
                 plain, flat = reduce(each), reduce(even)
                 yield f"{reduced} of the cross entropy{weighted}", plain
@@ -152,8 +154,8 @@ def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> 
                     classes = logits.shape[-1]
                     others = share * (classes - 1) / classes
                     if 0.0 < others < 1.0 and abs(others * 1000 - round(others * 1000)) < 1e-6:
-                        words = f"with label smoothing {others:.3g} over the other classes"
-                        yield f"{reduced} of the cross entropy{weighted} {words}", loss
+                        smoothed = f"with label smoothing {others:.3g} over the other classes"
+                        yield f"{reduced} of the cross entropy{weighted} {smoothed}", loss
                 penalty = reduce(square**2)
                 if penalty:
                     share = (loss - plain) / penalty
@@ -162,6 +164,16 @@ def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> 
                             f"{reduced} of the cross entropy{weighted} and {share:.3g} of the squared log of the sum",
                             loss,
                         )
+
+
+def _labels(batch: StepBatch) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Yield arrays of whole numbers, and what is left of rows without their first or last place."""
+    for name, array in batch.items():
+        if isinstance(array, np.ndarray) and array.dtype.kind in "iu":
+            yield name, array
+            if array.ndim == 2 and array.shape[1] > 1:
+                yield f"{name} from the second place on", array[:, 1:]
+                yield f"{name} up to the last place but one", array[:, :-1]
 
 
 def _weights(y: NDArray[np.int64], name: str, batch: StepBatch) -> Iterator[tuple[str, NDArray[np.float64]]]:

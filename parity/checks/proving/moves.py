@@ -144,6 +144,14 @@ def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArray
             if one is None or two is None:
                 continue
             (slope, cut), (other, moved) = one, two
+            if bool(slope) != bool(other):
+                who, not_so = ("the trainer", "the port") if slope else ("the port", "the trainer")
+                return (
+                    f"second moment: at update {done} {who} divides by its root, {not_so} moves by the first moment "
+                    "alone (a threshold, as of RAdam, or a warm-up)"
+                )
+            if not slope:
+                continue
             if abs(other - slope) <= 1e-4 * abs(slope) and abs(cut - moved) > 1e-3 * max(abs(cut), abs(moved)):
                 ratio = moved / cut if cut else float("inf")
                 return (
@@ -181,7 +189,10 @@ def _line(
     if len(x) < 4:
         return None
     found = fitted([x, np.ones_like(x)], y, 1e-6)
-    return None if found is None else (found[0], found[1])
+    if found is None:
+        return None
+    # what does not follow the root at all is divided by nothing: its slope is rounding
+    return (found[0] if abs(found[0]) * float(x.max()) > 1e-6 * float(np.abs(y).max()) else 0.0, found[1])
 
 
 def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafArrays], leaves: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from parity.checks.programs import Explanation, explain
+from parity.checks.programs import explain
 from parity.checks.progress import tell
 from parity.checks.proving.losses import Pairing, other_values
 from parity.checks.proving.sources import PortTrainer
@@ -73,10 +73,6 @@ def _phrase(
     here, there = ([one for one in side if one is not None] for side in (first, second))
     if len(here) != len(first) or len(there) != len(second):
         return ""
-    for side in (here, there):
-        kinds = {tuple(one.kind for one in program.operations) for program in side}
-        if len(kinds) > 1:
-            return ""
-    found: list[Explanation] = explain(here, there, orders)
+    found = explain(here, there, orders)
     tell()
     return ", or ".join(one.text for one in found[:2])

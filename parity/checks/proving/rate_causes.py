@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from parity.checks.proving.effective import one_value
+from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.slots import LeafArrays, names_of
@@ -45,11 +45,17 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
         return ""  # two figures that print as one tell nothing
     factor = shared
     done = walk.done
+    if no_correction := _correction(walk, factor):
+        return no_correction
     rates = rates_of(walk)
     if rates:
         used = rates.get(done - 1)
         for other, words in ((done - 2, "the rate of the update before"), (done, "the rate of the update after")):
-            if used and other in rates and abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
+            # a schedule that is off by a step has parted where its rates first moved
+            moved = [at for at in rates if at < done - 1 and rates.get(at + other - done + 1, rates[at]) != rates[at]]
+            if moved or not used or other not in rates:
+                continue
+            if abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
                 return (
                     f"schedule: off by one step: update {done} of the port uses {words} "
                     f"({rates[other]:.6g}, not {used:.6g})"
@@ -58,9 +64,6 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
             shown = f"{factor * used:.6g} there, {used:.6g} here"
             when = f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update"
             return f"{when}: {shown} ({factor:.6g} times)"
-    no_correction = _correction(walk, factor)
-    if no_correction:
-        return no_correction
     when = (
         f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update (schedule)"
     )
@@ -98,23 +101,66 @@ def _group_cause(walk: TwoWalks, moves: Sequence[LeafArrays], factors: Mapping[s
 
 
 def _correction(walk: TwoWalks, factor: float) -> str:
-    """Return that one does not correct the bias of its moments, told by the size of its first update.
+    """Return that one does not correct the bias of its moments, told by the size of its first updates.
 
-    The betas are those by which the moments of both move: the factor alone may be that of two rates.
+    The betas are those by which the moments of both move. The factor of one update may be that of two rates: the
+    second update, of each by its own moments, tells them apart.
     """
     if walk.done != 1:
         return ""
     kept = [_kept_shares(lane) for lane in walk.lanes[:2]]
-    for one in kept[0][0] & kept[1][0]:
-        for two in kept[0][1] & kept[1][1]:
-            made = (1 - one) / np.sqrt(1 - two)
-            for who, value in (("the port", made), ("the trainer", 1 / made)):
-                if abs(factor - value) <= 1e-4 * value:
-                    return (
-                        f"bias correction: {who} does not correct its moments ({factor:.6g} times, "
-                        f"betas {one} and {two})"
-                    )
+    firsts, seconds = kept[0][0] & kept[1][0], kept[0][1] & kept[1][1]
+    ways: list[tuple[str, float | None, float | None]] = [("moments", one, two) for one in firsts for two in seconds]
+    ways += [("first moment", one, None) for one in firsts] + [("second moment", None, two) for two in seconds]
+    grown: float | None = None
+    for words, one, two in ways:
+        sizes = [(1 - one**at if one else 1.0) / (np.sqrt(1 - two**at) if two else 1.0) for at in (1, 2)]
+        for who, power in (("the port", 1), ("the trainer", -1)):
+            value, later = (size**power for size in sizes)
+            if abs(factor - value) > 1e-4 * value:
+                continue
+            grown = grown or _growth(walk)
+            if grown is None or abs(grown - later / value) <= 1e-4 * abs(grown):
+                betas = " and ".join(f"{beta}" for beta in (one, two) if beta)
+                return (
+                    f"bias correction: {who} does not correct its {words} ({factor:.6g} times, "
+                    f"beta{'s' if one and two else ''} {betas})"
+                )
     return ""
+
+
+def _growth(walk: TwoWalks) -> float | None:
+    """Return the scale of the port's second move over that of its first, relative to the trainer's; None if unseen.
+
+    A move is a scale times the first moment, divided by a slot or by its root where that fits, and some of the
+    parameters: the scale holds the rate and the corrections alone.
+    """
+    growths = []
+    for lane in walk.lanes[:2]:
+        if len(lane.moments) < 3:
+            return None
+        slots = [slot for slot in lane.moments[1].slots if slot != MODEL]
+        ways = [(first, under, power) for first in slots for under in (None, *slots) for power in (0.5, 1.0)]
+        sizes = ([_scale_of(lane, at, *way) for at in (1, 2)] for way in ways)
+        found = next((two for two in sizes if two[0] and two[1]), None)
+        if found is None:
+            return None
+        growths.append(found[1] / found[0])  # type: ignore[operator]
+    return growths[1] / growths[0] if growths[0] else None
+
+
+def _scale_of(lane: Lane, at: int, first: str, under: str | None, power: float) -> float | None:
+    """Return of how much of a moment, over a power of another, a move is made that also holds some parameters."""
+    before, now = lane.moments[at - 1].slots[MODEL], lane.moments[at].slots
+    slots = [now.get(first, {}), now.get(under, {}) if under else now.get(first, {})]
+    leaves = [leaf for leaf in before if all(leaf in one for one in slots) and leaf in now[MODEL]]
+    if first == under or sum(before[leaf].size for leaf in leaves) < 2 * FEW:
+        return None
+    m, v, p, q = (np.concatenate([one[leaf].ravel() for leaf in leaves]) for one in (*slots, before, now[MODEL]))
+    if under and not (v > 0.0).all():
+        return None
+    parts = fitted([m / v**power if under else m, p], q - p, 1e-5)
+    return None if parts is None else parts[0]
 
 
 def _kept_shares(lane: Lane) -> tuple[set[float], set[float]]:

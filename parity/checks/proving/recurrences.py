@@ -123,7 +123,9 @@ def divisor_cause(walk: TwoWalks) -> str:
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], under: bool) -> tuple[bool, float, float] | None:
     found = fitted([x, np.ones_like(x)], y, 1e-9)
-    return (under, found[0], found[1]) if found is not None and found[0] else None
+    if found is None or abs(found[0]) * float(x.max()) <= 1e-6 * float(np.abs(y).max()):
+        return None  # it follows no root: it is divided by none
+    return under, found[0], found[1]
 
 
 def ahead_cause(walk: TwoWalks) -> str:

@@ -118,8 +118,11 @@ class Proving:
         subjects = self._opened()
         mapped = map_opened(subjects, self.rules, None)
         proof = mapped.proof
-        if proof is None or proof.verdict != "holds":
+        if proof is None or (proof.verdict != "holds" and not proof.dead):
             return self._forward_parted(subjects, mapped)
+        if proof.dead:
+            gone = ", ".join(proof.dead[:4])
+            self.notes.append(f"no output can follow {gone}, whatever the values: how they lie was not compared")
         rules = list(mapped.rules)
         if mapped.found is not None:
             rules = [row.rule for row in mapped.found.rows if row.rule is not None]

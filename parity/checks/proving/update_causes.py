@@ -14,6 +14,7 @@ from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
+from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.moves import move_cause
@@ -40,6 +41,8 @@ def update_cause(walk: TwoWalks) -> str:
     Args:
         walk: Two trainers up to the update after which something parts.
     """
+    if cause := inner_average_cause(walk):
+        return cause
     if walk.what not in (MODEL, "loss", "") and (cause := average_cause(walk)):
         return cause
     first = min((since for since, _ in walk.suspects.values()), default=walk.done)

@@ -1,0 +1,108 @@
+"""An operation with a second value, such as a gate, a scale or a bias, that is done after what follows it: the order.
+
+A reset gate before or after the product of matrices, a scale before or after the bias: both are one exchange. The
+second value is kept where the operation stood, and taken where it is done then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, equal
+from parity.contract import OperationArrays, OperationEdit, ProgramOperation
+
+__all__ = ["exchanges_of"]
+
+FURTHEST = 3
+"""Operations behind which one may be done, each of which is given what the one before makes."""
+
+_FUNCTIONS: dict[str, Callable[[FloatNumbers, FloatNumbers], Any]] = {
+    "times": np.multiply, "plus": np.add, "less": np.subtract, "over": np.divide,
+}  # fmt: skip
+
+
+def exchanges_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
+    """Yield the operation done after those that follow it, at all places of its line alike.
+
+    Args:
+        operations: Of a program.
+        at: Place of the operation.
+    """
+    one = operations[at]
+    line = [place for place, two in enumerate(operations) if two.place == one.place and two.kind == one.kind]
+    if line[0] != at or len(one.inputs) != 2 or any(x.dtype.kind != "f" for x in one.inputs):
+        return
+    for value in (0, 1):
+        for further in range(1, FURTHEST + 1):
+            found = [_later(operations, place, value, further) for place in line]
+            if found[0] is None:
+                break
+            edits = {place: edit for each in found if each is not None for place, edit in each[1].items()}
+            own = edits.pop(at)
+            yield OperationChange("order", f"{one.kind} before {found[0][0]}", f"after {found[0][0]}", 1, own, edits)
+
+
+def _later(
+    operations: Sequence[ProgramOperation], at: int, value: int, further: int
+) -> tuple[str, dict[int, OperationEdit]] | None:
+    """Return behind which operations one is done, and the edits for it; None where it cannot be.
+
+    Args:
+        operations: Of a program.
+        at: Place of the operation.
+        value: Which of its two inputs is taken later.
+        further: Operations behind which it is done.
+    """
+    one = operations[at]
+    if len(one.inputs) != 2 or one.inputs[1 - value].shape != one.outputs[0].shape:
+        return None
+    function = _function(one.inputs[1 - value], one.inputs[value], one.outputs[0], value)
+    if function is None:
+        return None
+    kinds: list[str] = []
+    end = at
+    for _ in range(further):
+        given = operations[end].outputs[0]
+        end = next((n for n in range(end + 1, len(operations)) if _takes(operations[n], given)), -1)
+        if end < 0 or len(operations[end].outputs) != 1 or operations[end].outputs[0].dtype.kind != "f":
+            return None
+        kinds.append(operations[end].kind)
+    if not _reaches(one.inputs[value], operations[end].outputs[0]):
+        return None
+    kept: list[FloatNumbers] = []
+
+    def left(outputs: OperationArrays, inputs: OperationArrays, sources: object) -> OperationArrays:
+        kept[:] = [inputs[value]]
+        return (inputs[1 - value],)
+
+    def taken(outputs: OperationArrays, inputs: OperationArrays, sources: object) -> OperationArrays:
+        return (computed(function, outputs[0], kept[0]),)
+
+    return " and ".join(kinds), {at: OperationEdit(after=left), end: OperationEdit(after=taken)}
+
+
+def _function(
+    kept: FloatNumbers, later: FloatNumbers, made: FloatNumbers, value: int
+) -> Callable[[FloatNumbers, FloatNumbers], Any] | None:
+    """Return what makes an output of the input that is kept and the one that is taken later."""
+    if not _reaches(later, kept):
+        return None
+    for word, function in _FUNCTIONS.items():
+        if (value == 1 or word in ("times", "plus")) and equal(computed(function, kept, later), made):
+            return function
+    return None
+
+
+def _reaches(value: FloatNumbers, other: FloatNumbers) -> bool:
+    """Return whether a value is spread over another without making it larger."""
+    try:
+        return np.broadcast_shapes(value.shape, other.shape) == other.shape
+    except ValueError:
+        return False
+
+
+def _takes(operation: ProgramOperation, value: FloatNumbers) -> bool:
+    return any(one.shape == value.shape and np.array_equal(one, value) for one in operation.inputs)

@@ -1,0 +1,47 @@
+"""Causes of losses that part, by outputs and a batch alone; and arrays of both layouts brought to one."""
+
+import numpy as np
+
+from parity.checks.models.modules import comparable
+from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
+from parity.checks.proving.losses import LossPair
+from parity.contract import LossEvaluation
+
+DRAWS = np.random.default_rng(4)
+OUTPUTS = DRAWS.normal(size=(3, 5, 7))
+TOKENS = np.where(np.arange(6) < np.array([6, 4, 5])[:, None], DRAWS.integers(1, 7, (3, 6)), 0)
+
+
+def losses(labels):
+    logs = OUTPUTS - np.log(np.exp(OUTPUTS).sum(-1, keepdims=True))
+    return -np.take_along_axis(logs, labels[..., None], -1)[..., 0]
+
+
+def cause(one, two):
+    made = [LossEvaluation(float(loss), {}, (OUTPUTS,), (), ()) for loss in (one, two)]
+    batch = {"text": TOKENS}
+    return loss_cause(LossPair((batch, batch), *made, {}, 0.0, {}, (True, True)))
+
+
+def test_labels_that_are_rows_less_a_place_are_known():
+    after, before = TOKENS[:, 1:], TOKENS[:, :-1]
+    kept = after != 0
+    said = cause((losses(after) * kept).sum() / kept.sum(), (losses(after) * kept).mean())
+    assert said.startswith("loss: mean of the cross entropy to text from the second place on where text from")
+    assert "mean over all places, those left out too" in said
+    shifted = cause(losses(after).mean(), losses(before).mean())
+    assert "to text from the second place on here" in shifted
+    assert "to text up to the last place but one there" in shifted
+
+
+def test_a_loss_of_no_known_labels_has_no_cause_of_labels():
+    assert cause(1.0, 2.0) == UNKNOWN
+
+
+def test_where_channels_are_is_told_by_values_where_shapes_do_not():
+    value = DRAWS.normal(size=(2, 4, 4, 4))
+    for first, second in ((value, np.moveaxis(value, 1, -1)), (np.moveaxis(value, 1, -1), value), (value, value)):
+        one, two = comparable([first], [second])
+        assert np.array_equal(one, two)
+    one, two = comparable([value], [value + 1.0])
+    assert np.allclose(two - one, 1.0)
