@@ -41,7 +41,7 @@ def jax_loop(port: Any, folder: Path, steps: int):
             begin = saved[-1]
             graph, leaves = nnx.split(state)
             leaves = nnx.to_pure_dict(leaves)
-            held = saver.restore(folder.resolve() / str(begin), {"state": leaves, "step": np.int64(0)})
+            held = saver.restore(folder.resolve() / str(begin), {"state": leaves, "step": np.zeros((), int)})
             state = nnx.merge(graph, *[_filled(nnx.split(state)[1], held["state"])])
         for step in range(begin, steps):
             yield step
