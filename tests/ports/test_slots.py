@@ -46,3 +46,17 @@ def test_a_nudged_start_with_leaves_of_zeros_is_the_start():
     assert choose_model(LEAVES, views, list(LEAVES), None) == "params"
     other = [{"params": {**moved, "g.b": moved["g.b"] + 1e-9}}, views[1]]
     assert choose_model(LEAVES, other, list(LEAVES), None) is None
+
+
+def test_an_average_in_two_collections_is_one_slot():
+    statistics = frozenset({"d.b"})
+    model = SimpleNamespace(leaves=LEAVES, statistics=statistics)
+
+    def places(*homes):
+        return {f"{home}.{leaf}": one for home, wanted in homes for leaf, one in LEAVES.items() if wanted(leaf)}
+
+    params, moving = (lambda leaf: leaf not in statistics), (lambda leaf: leaf in statistics)
+    found = slots_of(StateView(places(("ema.params", params), ("ema.batch_stats", moving))), model)
+    assert {slot: sorted(held) for slot, held in found.items()} == {"ema": sorted(LEAVES)}
+    two = slots_of(StateView(places(("ema.params", params), ("ema.fast", params), ("ema.stats", moving))), model)
+    assert sorted(two) == ["ema.fast", "ema.params", "ema.stats"], "which of them the statistics are of is not said"

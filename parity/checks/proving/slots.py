@@ -46,7 +46,7 @@ def slots_of(view: StateView, model: ModelProbe) -> dict[str, dict[str, NDArray[
             named.setdefault(place[: -len(leaf)].rstrip("."), {})[leaf] = array
     parts, loose = _of_a_part(loose, view, model)
     named |= {slot: held for slot, held in parts.items() if slot not in named}
-    for slot, held in _joined(named).items():
+    for slot, held in _with_statistics(_joined(named), model.statistics).items():
         slots[slot or "state"] = {**slots.get(slot or "state", {}), **held}
     return {**slots, **_by_order(loose, view, model)}
 
@@ -104,6 +104,26 @@ def _joined(named: dict[str, dict[str, NDArray[np.float64]]]) -> dict[str, dict[
         alike = (o for o, other in made.items() if _one_kind(o, slot, named) and not held.keys() & other.keys())
         home = next(alike, None)
         made.setdefault(slot if home is None else home, {}).update(held)
+    return made
+
+
+def _with_statistics(
+    named: Mapping[str, Mapping[str, NDArray[np.float64]]], statistics: frozenset[str]
+) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return slots with parameters and running statistics put together that lie side by side, as collections do.
+
+    An average of both is one slot in PyTorch. Where two could be meant, none is.
+    """
+    beside: dict[tuple[str, bool], list[str]] = {}
+    for slot, held in named.items():
+        home, kinds = slot.rpartition(".")[0], {leaf in statistics for leaf in held}
+        if home and len(kinds) == 1:
+            beside.setdefault((home, kinds.pop()), []).append(slot)
+    made = {slot: dict(held) for slot, held in named.items()}
+    for (home, moving), slots in beside.items():
+        others = beside.get((home, not moving), [])
+        if moving and len(slots) == len(others) == 1 and home not in made:
+            made[home] = made.pop(others[0]) | made.pop(slots[0])
     return made
 
 
