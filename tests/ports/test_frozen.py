@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from parity import map_models
+from parity.checks.proving import prove_port
+from torch_side.probes.islands import Islands
 
 INPUTS = (np.random.default_rng(3).normal(size=(5, 3)),)
 
@@ -43,3 +45,69 @@ def port(stop_teacher, stop_student):
 )
 def test_a_frozen_teacher_is_stopped_or_left_to_the_optimizer(stops, verdict):
     assert map_models(torch=Distilled, jax=port(*stops), inputs=INPUTS).verdict == verdict
+
+
+def distilling(stops):
+    """Return a trainer whose loss has a frozen teacher, and a port that stops its gradient in the loss or trains it."""
+
+    def batch(step):
+        return {"x": np.random.default_rng(step).normal(size=(5, 3)).astype(np.float32)}
+
+    class Model(Distilled):
+        def forward(self, x):
+            teacher, student = super().forward(x)
+            return teacher[:, :2] + teacher[:, 2:], student
+
+    def apply(params, x):
+        teacher, student = port(False, False)()[1](params, x)
+        return teacher[:, :2] + teacher[:, 2:], student
+
+    def loss(model, b):
+        teacher, student = model(torch.as_tensor(b["x"]))
+        return ((teacher - student) ** 2).mean()
+
+    def step(state, b):
+        value = loss(state["model"], b)
+        state["optimizer"].zero_grad()
+        value.backward()
+        state["optimizer"].step()
+        return state, value.detach()
+
+    def start(model):
+        return {"model": model, "optimizer": torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1)}
+
+    def jax_loss(model, b):
+        teacher, student = apply(model[0], b["x"])
+        return (((jax.lax.stop_gradient(teacher) if stops else teacher) - student) ** 2).mean()
+
+    def jax_step(state, b):
+        value, grads = jax.value_and_grad(lambda p: jax_loss((p, apply), b))(state["params"])
+        return {"params": jax.tree.map(lambda p, g: p - 0.1 * g, state["params"], grads)}, value
+
+    first = {"Model": Model, "batch": batch, "loss": loss, "start": start, "step": step}
+    second = {"Model": lambda: (port(False, False)()[0], apply), "batch": batch, "loss": jax_loss, "step": jax_step}
+    return first, {**second, "start": lambda model: {"params": model[0]}}
+
+
+@pytest.mark.parametrize(("stops", "verdict"), [(True, "holds"), (False, "broken")])
+def test_a_teacher_that_the_loss_stops_is_frozen_and_one_that_is_trained_parts_at_the_update(stops, verdict):
+    first, second = distilling(stops)
+    found = prove_port(torch=first, jax=second, inputs="f[5,3]", steps=3, until="steps")
+    assert found.verdict == verdict, found.text()
+    if verdict == "broken":
+        assert "part at update" in found.text()
+
+
+@pytest.mark.parametrize("act", [torch.nn.functional.hardsigmoid, torch.nn.Hardsigmoid(inplace=True)])
+def test_the_slope_of_a_hard_sigmoid_is_that_of_float64(act):
+    x = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64, requires_grad=True)
+
+    def slope(lift):
+        with Islands(lift=lift) as islands:
+            (grad,) = torch.autograd.grad(act(x * 1.0).sum(), x)
+        return float(grad.max()), islands.found
+
+    lifted, found = slope(True)
+    assert abs(lifted - 1 / 6) < 1e-16
+    assert [one.lifted for one in found] == [True]
+    assert slope(False)[1] == ()

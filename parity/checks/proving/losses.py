@@ -68,7 +68,7 @@ def evaluate_losses(
     nudged = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") for leaf, v in values.items()}
     shifted = nudged_batch(batches[0], step), nudged_batch(batches[1], step)
     moved = first.probe.loss(nudged, shifted[0]), second.probe.loss(pairing.over(nudged), shifted[1])
-    expected = pairing.over(one.gradients, grads=True)
+    expected = _without_frozen(pairing, pairing.over(one.gradients, grads=True), two)
     shaken = pairing.over(moved[0].gradients, grads=True)
     leaf_noise = {
         path: max(spread_of(grad, shaken[path]), spread_of(two.gradients[path], moved[1].gradients[path]))
@@ -77,6 +77,21 @@ def evaluate_losses(
     noise = max(spread_of(one.loss, moved[0].loss), spread_of(two.loss, moved[1].loss))
     same = one.loss == again[0].loss, two.loss == again[1].loss
     return LossPair(batches, one, two, expected, noise, leaf_noise, same)
+
+
+def _without_frozen(
+    pairing: Pairing, expected: Mapping[str, NDArray[np.float64]], second: LossEvaluation
+) -> dict[str, NDArray[np.float64]]:
+    """Return gradients without those that one model's freezing and a stop in the other's loss leave out.
+
+    PyTorch marks a parameter that is not trained, JAX can only stop its gradient, in the model or in the loss. The
+    updates show that neither trains it.
+    """
+    subjects, names = pairing.subjects, pairing.names()
+    frozen = {path for path in expected if subjects.first.frozen.issuperset(names[path].split(" + "))}
+    stopped = {path for path in frozen if not np.any(second.gradients[path])}
+    stopped |= {path for path in expected if path in subjects.second.frozen and not np.any(expected[path])}
+    return {path: grad for path, grad in expected.items() if path not in stopped}
 
 
 def nudged_batch(batch: StepBatch, seed: int) -> StepBatch:
