@@ -48,7 +48,7 @@ def test_a_frozen_teacher_is_stopped_or_left_to_the_optimizer(stops, verdict):
 
 
 def distilling(stops):
-    """Return a trainer whose loss has a frozen teacher, and a port that stops its gradient in the loss or trains it."""
+    """Return a trainer whose loss has a frozen teacher, and a port whose loss stops it, or trains it."""
 
     def batch(step):
         return {"x": np.random.default_rng(step).normal(size=(5, 3)).astype(np.float32)}
