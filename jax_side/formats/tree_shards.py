@@ -40,17 +40,12 @@ def is_split(like: Any) -> bool:
 
 
 def held_part(value: jax.Array) -> HeldArray:
-    """Return what this process holds of an array, as views: JAX does not reuse their memory while they are there.
-
-    The array beside them is one of its own over the same memory, so that it outlives a donation of the given one.
-    """
+    """Return what this process holds of an array, as views: JAX does not reuse their memory while they are there."""
     pieces = []
-    parts = [shard.data for shard in value.addressable_shards]
-    live = jax.make_array_from_single_device_arrays(value.shape, value.sharding, parts) if parts else value
     for shard in value.addressable_shards:
         start = tuple(part.start or 0 for part in shard.index)
         pieces.append(HeldPiece(start, np.asarray(shard.data), str(shard.replica_id), shard.replica_id == 0))
-    return HeldArray(tuple(value.shape), str(value.dtype), tuple(pieces), live)
+    return HeldArray(tuple(value.shape), str(value.dtype), tuple(pieces), value)
 
 
 def laid_like(array: NDArray[np.generic], sharding: jax.sharding.Sharding) -> jax.Array:
