@@ -38,7 +38,7 @@ OWN = {
         "write": "torch_side.formats.tree_form:write_shards",
     },
     "jax": {
-        "tell each other": "jax_side.formats.process_group:JaxGroup.exchange",
+        "tell each other": "jax_side.formats.tree_shards:JaxGroup.exchange",
         "write": "jax_side.formats.tree_form:write_shards",
     },
 }

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from jax_side.formats.described import key_of
 from jax_side.formats.orbax_manager import reason
-from jax_side.formats.process_group import JaxGroup
 from jax_side.formats.tree_items import read_parts, write_parts
 from jax_side.formats.tree_shards import (
+    JaxGroup,
     held_part,
     is_split,
     laid_like,

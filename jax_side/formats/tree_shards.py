@@ -24,9 +24,34 @@ from jax_side.formats.items import tree_handler
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import content_of, is_nothing, opened, stored_names
+from jax_side.processes import exchange
 from parity.checkpoints.trees import ArrayType, HeldArray, HeldPiece, SavedPart, SavingGroup, Written, attempt
 
-__all__ = ["held_part", "is_split", "laid_like", "read_shards", "replicated_key", "write_shards"]
+__all__ = ["JaxGroup", "held_part", "is_split", "laid_like", "read_shards", "replicated_key", "write_shards"]
+
+
+class JaxGroup:
+    """All processes of JAX. What they tell each other goes through their devices, so through one thread alone.
+
+    Collectives of two threads would meet in another order in each process; why a thread that writes does not go
+    through the coordination service instead is in docs/decisions.md.
+    """
+
+    beside = None
+
+    @property
+    def index(self) -> int:
+        """Return the number of this process."""
+        return jax.process_index()
+
+    @property
+    def count(self) -> int:
+        """Return the number of processes."""
+        return jax.process_count()
+
+    def exchange(self, value: Any, /) -> list[Any]:
+        """Return the values of all processes, in their order; each gives one, which must be JSON."""
+        return exchange(value)
 
 
 def is_split(like: Any) -> bool:

@@ -59,6 +59,15 @@ class Scattering:
         return scatter
 
 
+def in_threads(act: Callable[[int], None], count: int) -> None:
+    """Call a function once for each process, in threads in their place."""
+    threads = [threading.Thread(target=act, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+
 def together(count: int, holding: list[dict[str, dict[str, LeafDigest]]]) -> tuple[list[Any], Scattering]:
     between = Scattering(count)
     found: list[Any] = [None] * count
@@ -70,11 +79,7 @@ def together(count: int, holding: list[dict[str, dict[str, LeafDigest]]]) -> tup
         except ValueError as error:
             found[index] = error
 
-    threads = [threading.Thread(target=act, args=(index,)) for index in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(act, count)
     return found, between
 
 
@@ -186,11 +191,7 @@ def told(
         except StateError as error:
             found[index] = error
 
-    threads = [threading.Thread(target=act, args=(index,)) for index in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(act, count)
     return found, between
 
 
@@ -220,11 +221,7 @@ def test_where_no_block_lies_in_two_processes_all_meet_twice_whatever_the_number
         leaves = [SharedLeaf(name, value.nbytes, digests) for name in names]
         found[index] = digest_together(leaves, between.of(index), index, 2)
 
-    threads = [threading.Thread(target=act, args=(index,)) for index in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(act, 2)
     whole = LeafDigest(value.shape, np.float32)
     whole.add((0, 0), value)
     assert found == [dict.fromkeys(names, whole.text())] * 2
