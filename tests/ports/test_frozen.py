@@ -47,6 +47,22 @@ def test_a_frozen_teacher_is_stopped_or_left_to_the_optimizer(stops, verdict):
     assert map_models(torch=Distilled, jax=port(*stops), inputs=INPUTS).verdict == verdict
 
 
+def test_outputs_follow_a_frozen_part_before_a_norm():
+    """One number more at all channels is taken away by the norm: they are moved each by its own."""
+
+    class Normed(Distilled):
+        def forward(self, x):
+            return torch.nn.functional.layer_norm(self.teacher(x), (4,)), torch.tanh(self.student(x))
+
+    def apply(params, x):
+        y = x @ params["teacher"]["kernel"] + params["teacher"]["bias"]
+        y = (y - y.mean(-1, keepdims=True)) / jnp.sqrt(y.var(-1, keepdims=True) + 1e-5)
+        return jax.lax.stop_gradient(y), port(True, False)()[1](params, x)[1]
+
+    found = map_models(torch=Normed, jax=lambda: (port(True, False)()[0], apply), inputs=INPUTS)
+    assert found.proof.verdict == "holds", found.text()
+
+
 def distilling(stops):
     """Return a trainer whose loss has a frozen teacher, and a port whose loss stops it, or trains it."""
 

@@ -65,6 +65,37 @@ def test_a_table_that_is_turned_is_not_proven() -> None:
     assert found.verdict != "holds"
 
 
+SUMS = {
+    "two products": lambda a, b, c, d: a * b + c * d,
+    "a ring of products": lambda a, b, c, d: a * b + b * c + c * d + d * a,
+    "a sum": lambda a, b, c, d: a + b + c + d,
+}
+"""Functions of four vectors whose gradients are equal at equal values; of the last alone any pairing is the same."""
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_any_pairing_is_said_of_leaves_alone_that_may_change_places(name: str) -> None:
+    combine = SUMS[name]
+
+    class Four(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ParameterList([torch.randn(3) for _ in range(4)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(x * combine(*self.parts))
+
+    def port() -> Any:
+        params = {word: jax.random.normal(jax.random.key(at), (3,)) for at, word in enumerate("abcd")}
+        return params, lambda p, x: jnp.tanh(x * combine(*(p[word] for word in "abcd")))
+
+    found = map_models(torch=Four, jax=port, inputs="f[5,3]")
+    assert found.found is not None
+    rows = found.found.rows
+    assert not any(row.sure for row in rows)
+    assert all(("any pairing of them computes the same" in row.why) is (name == "a sum") for row in rows)
+
+
 def test_axes_are_made_one_in_both_models_only_where_less_is_left_over() -> None:
     first = Counter({("parameter", (16,)): 2, ("parameter", (4, 4)): 1})
     second = Counter({("parameter", (4, 4)): 3})

@@ -72,8 +72,13 @@ def of_one_sum(
             if piece in taken or not 1 < len(mine) == len(theirs) == len(orders):
                 continue
             pairs = likely_pairs(mine, list(orders), told)
-            others = [(a, b) for (a, _), (_, b) in zip(pairs, [*pairs[1:], pairs[0]], strict=True)]
-            tries = [[Alike(a, b, orders[b], 0.0, np.inf, "sum") for a, b in some] for some in (pairs, others)]
+            there_of = [b for _, b in pairs]
+            # what neither a change of two nor a turn of all changes, no order does: these two make all others
+            ways = (there_of, [*there_of[1::-1], *there_of[2:]], [*there_of[1:], there_of[0]])
+            tries = [
+                [Alike(a, b, orders[b], 0.0, np.inf, "sum") for (a, _), b in zip(pairs, way, strict=True)]
+                for way in ways
+            ]
             if all(_fits(subjects, firsts, seconds, [*told, *found, *made]) for made in tries):
                 found += tries[0]
     return found
