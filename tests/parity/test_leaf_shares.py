@@ -205,27 +205,43 @@ def test_all_learn_the_digests_of_one_process_however_they_divide_them(
     assert found == [WHOLE] * count
 
 
-def test_where_no_block_lies_in_two_processes_all_meet_twice_whatever_the_number_of_leaves() -> None:
-    """64 rows of 4,096 columns are a block, so that no end of a shard crosses."""
-    names = [f"{number}" for number in range(12)]
-    value = np.random.default_rng(0).normal(size=(512, 4096)).astype(np.float32)
-    between = Gathering(2)
-    found: list[Any] = [None, None]
+def cut_at(ends: list[int], names: list[str]) -> tuple[list[Any], Gathering, str]:
+    """Return what processes have of leaves whose rows end in each so, what they told each other, and what is right."""
+    value = np.random.default_rng(0).normal(size=(ends[-1], 4096)).astype(np.float32)
+    count, between = len(ends), Gathering(len(ends))
+    found: list[Any] = [None] * count
 
     def act(index: int) -> None:
+        begin = ends[index - 1] if index else 0
+
         def digests() -> dict[str, LeafDigest]:
             made = LeafDigest(value.shape, np.float32)
-            made.add((256 * index, 0), value[256 * index :][:256])
+            made.add((begin, 0), value[begin : ends[index]])
             return {"": made}
 
         leaves = [SharedLeaf(name, value.nbytes, digests) for name in names]
-        found[index] = digest_together(leaves, between.of(index), index, 2)
+        found[index] = digest_together(leaves, between.of(index), index, count)
 
-    in_threads(act, 2)
+    in_threads(act, count)
     whole = LeafDigest(value.shape, np.float32)
     whole.add((0, 0), value)
-    assert found == [dict.fromkeys(names, whole.text())] * 2
+    return found, between, whole.text()
+
+
+def test_where_no_block_lies_in_two_processes_all_meet_twice_whatever_the_number_of_leaves() -> None:
+    """64 rows of 4,096 columns are a block, so that no end of a shard crosses."""
+    names = [f"{number}" for number in range(12)]
+    found, between, text = cut_at([256, 512], names)
+    assert found == [dict.fromkeys(names, text)] * 2
     assert len(between.sizes) == 2
+
+
+def test_processes_with_ends_of_shards_and_without_tell_of_the_same_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round is full after two leaves where a block is cut, and would take all where none is."""
+    monkeypatch.setattr(shares, "ROUND", 3 << 19)
+    names = [f"{number}" for number in range(6)]
+    found, _, text = cut_at([60, 64, 128], names)
+    assert found == [dict.fromkeys(names, text)] * 3
 
 
 def test_what_crosses_at_once_is_bounded_by_the_round_and_the_ends_of_one_leaf(
