@@ -206,7 +206,7 @@ def test_all_learn_the_digests_of_one_process_however_they_divide_them(
 
 
 def cut_at(ends: list[int], names: list[str]) -> tuple[list[Any], Gathering, str]:
-    """Return what processes have of leaves whose rows end in each so, what they told each other, and what is right."""
+    """Return what processes have of leaves with these ends of rows, what they told each other, and what is right."""
     value = np.random.default_rng(0).normal(size=(ends[-1], 4096)).astype(np.float32)
     count, between = len(ends), Gathering(len(ends))
     found: list[Any] = [None] * count
