@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from parity import sides
 from parity.checks.judging import (
     NONE,
     Evidence,
@@ -32,8 +31,9 @@ from parity.checks.judging import (
     recount,
 )
 from parity.checks.resume.driver import Driver
+from parity.checks.resume.left_files import read_files
 from parity.checks.resume.scenarios import Scenario
-from parity.checks.running import AT_ENTRY, Trace, contents, copy_folder, list_folder
+from parity.checks.running import AT_ENTRY, Trace, copy_folder, list_folder
 
 __all__ = ["drive_scenario"]
 
@@ -121,14 +121,12 @@ class OtherCount:
         trained by each number, has to. Numbers of training are left out, as rounding moves them.
         """
         root, logs = self.driver.root, self.driver.reference.appended | afresh.appended
-        readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
-        alone = contents(root / f"afresh-of-{self.counts[1]}", readers, logs)
-        of_both = {path: NONE if is_floating(leaf) else leaf
-                   for path, leaf in contents(root / "reference", readers, logs).items()}  # fmt: skip
+        alone, reference = (read_files(root / name, logs) for name in (f"afresh-of-{self.counts[1]}", "reference"))
+        of_both = {path: NONE if is_floating(leaf) else leaf for path, leaf in reference.items()}
         new = {name for name in resumed.names if name not in left and name not in afresh.names}
         steps = resumed.steps[0], afresh.steps[-1]
         own, begun = own_folders(new, afresh.names), begun_of(afresh, resumed)
-        return judge_files(alone, of_both, contents(folder, readers, logs), steps, own, logs, begun).broken
+        return judge_files(alone, of_both, read_files(folder, logs), steps, own, logs, begun).broken
 
     def _saved(self) -> Trace:
         """Return a run of as many processes as those that saved, with values."""
