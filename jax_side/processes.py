@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -17,7 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from parity.contract import Place
+from parity.contract import Place, gather_values
 from parity.errors import SpecError
 from parity.spec import RunSpec
 
@@ -33,12 +32,6 @@ a launcher gave this one a place; and two run at once, of which none may take mo
 
 START_SECONDS = 60
 """Longest JAX may take to connect processes that are all there."""
-
-SHORT = 256
-"""Bytes that every process gives at first, its size among them: most values are shorter, and cross at once."""
-
-HEAD = 8
-"""Bytes of the size."""
 
 STOP_SECONDS = 30
 """Longest JAX may take to disconnect them; they have agreed to before."""
@@ -111,22 +104,14 @@ def exchange(value: Any) -> list[Any]:
     Args:
         value: That of this process; all call it, and in the thread that computes.
     """
-    if jax.process_count() == 1:
-        return [value]
-    data = json.dumps(value).encode()
-    sized = len(data).to_bytes(HEAD, "little") + data
-    heads = _gathered(sized, SHORT)
-    sizes = [int.from_bytes(head[:HEAD], "little") for head in heads]
-    rows = [head[HEAD:] for head in heads]
-    if max(sizes) > SHORT - HEAD:
-        rows = _gathered(data, 1 << (max(sizes) - 1).bit_length())  # each length is a program of its own
-    return [json.loads(row[:size]) for row, size in zip(rows, sizes, strict=True)]
+    return [value] if jax.process_count() == 1 else gather_values(value, _gathered)
 
 
 def _gathered(data: bytes, size: int) -> list[bytes]:
-    """Return so many bytes of each process: the first of what it gives, and zeros where that is shorter."""
-    room = np.frombuffer(data[:size].ljust(size, b"\0"), np.uint8)
-    return [row.tobytes() for row in np.asarray(multihost_utils.process_allgather(room))]
+    """Return so many bytes of each process, or up to twice as many: each length is a program of its own."""
+    room = 1 << (size - 1).bit_length()
+    given = np.frombuffer(data[:room].ljust(room, b"\0"), np.uint8)
+    return [row.tobytes() for row in np.asarray(multihost_utils.process_allgather(given))]
 
 
 def barrier() -> Callable[..., None]:

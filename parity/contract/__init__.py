@@ -5,6 +5,7 @@ Knows no framework, no directory, and nothing of what a field of the identity me
 
 from typing import TYPE_CHECKING
 
+from parity.contract.gathered import Gather, gather_values
 from parity.contract.identity import (
     RunIdentity,
     flatten_tables,
@@ -72,6 +73,7 @@ __all__ = [
     "Divergence",
     "DropoutMasks",
     "Evaluation",
+    "Gather",
     "Inputs",
     "Island",
     "LeafSplit",
@@ -107,6 +109,7 @@ __all__ = [
     "drafts_of",
     "first_divergence",
     "flatten_tables",
+    "gather_values",
     "nest_fields",
     "parse_toml",
     "prepare_process",

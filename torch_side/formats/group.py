@@ -13,16 +13,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from parity.contract import gather_values
 from parity.errors import CheckpointError
 from torch_side.formats.dtensors import is_split
 
 __all__ = ["TorchGroup", "gather_json", "group_of", "scatter_json"]
-
-SHORT = 256
-"""Bytes that every process gives at first, its size among them: most values are shorter, and cross at once."""
-
-HEAD = 8
-"""Bytes of the size."""
 
 
 def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None) -> list[Any]:
@@ -37,20 +32,21 @@ def gather_json(value: Any, group: Any, count: int, *, first: bool | None = None
     Raises:
         RuntimeError: A process is gone.
     """
-    data = json.dumps(value).encode()
-    sized = len(data).to_bytes(HEAD, "little") + data
-    heads = [torch.empty(SHORT, dtype=torch.uint8) for _ in range(count)]
-    dist.all_gather(heads, _padded(sized, SHORT), group=group)
-    sizes = [int.from_bytes(head[:HEAD].numpy().tobytes(), "little") for head in heads]
-    rows = [head[HEAD:] for head in heads] if first is not False else []
-    if max(sizes) > SHORT - HEAD:
-        padded = _padded(data, max(sizes))
-        rows = [torch.empty_like(padded) for _ in rows]
-        if first is not None:
-            dist.gather(padded, rows or None, dst=0, group=group)
-        else:
-            dist.all_gather(rows, padded, group=group)
-    return [json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=False)]
+
+    def to_all(data: bytes, size: int) -> list[bytes]:
+        given = _padded(data, size)
+        rows = [torch.empty_like(given) for _ in range(count)]
+        dist.all_gather(rows, given, group=group)
+        return [row.numpy().tobytes() for row in rows]
+
+    def to_first(data: bytes, size: int) -> list[bytes]:
+        given = _padded(data, size)
+        rows = [torch.empty_like(given) for _ in range(count)] if first else []
+        dist.gather(given, rows or None, dst=0, group=group)
+        return [row.numpy().tobytes() for row in rows]
+
+    found = gather_values(value, to_all, None if first is None else to_first)
+    return found if first is not False else []
 
 
 def _padded(data: bytes, size: int) -> Tensor:
