@@ -26,6 +26,7 @@ from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, v
 from parity.cli.homes import find_home, hash_of_run, home_of
 from parity.cli.options import add_run_and_which, count, local_path, number, on_disk, place
 from parity.cli.stored import print_stored_path, verify_stored
+from parity.cli.whole import print_whole
 from parity.convert import with_checksums
 from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
 from parity.formats import steps_of
@@ -33,7 +34,6 @@ from parity.policy import RANGES
 from parity.report import clean, open_console
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
-from parity.storage import plain
 from parity.storage.stores import StoreUrl
 
 __all__ = ["add_metric", "add_path", "add_verify"]
@@ -198,11 +198,7 @@ def _missing(path: Path) -> list[str]:
 
 def _print_verified(console: Console, result: Verified) -> None:
     if result.whole and result.seal is not None:
-        seal = result.seal
-        size = sum(f.size for f in seal.files.values())
-        metric = "" if seal.metric is None else f", metric {plain(seal.metric)}"
-        what = f"step {seal.step}{metric}, {len(seal.files)} files, {size:,} bytes, {len(seal.leaves)} leaves"
-        console.print(Text.assemble(("whole", "green"), f"      {name_of(result.path)}: {what}"), soft_wrap=True)
+        print_whole(console, name_of(result.path), result.seal, step=result.seal.step, metric=result.seal.metric)
         return
     word = ("unverified", "yellow") if result.unsealed else ("damaged", "bold red")
     console.print(Text.assemble(word, " " * (11 - len(word[0])), name_of(result.path)), soft_wrap=True)

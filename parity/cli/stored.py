@@ -11,10 +11,10 @@ from rich.text import Text
 from parity.checkpoints import describe
 from parity.checkpoints.remote import Located, RemoteCheckpoint, locate, verify_remote
 from parity.cli.options import mode_of_run, store_url
+from parity.cli.whole import print_whole
 from parity.errors import CheckpointError
 from parity.report import clean, open_console
 from parity.results import EXIT_CODES
-from parity.storage import plain
 from parity.storage.stores import StoreUrl, ask, open_store
 
 __all__ = ["add", "print_stored_path", "verify_stored"]
@@ -76,11 +76,7 @@ def _verified(console: Console, found: Located, row: RemoteCheckpoint) -> bool:
     url = found.store.url / "checkpoints" / str(row.step)
     other = result.seal is not None and found.head is not None and result.seal.spec_hash != found.head.run
     if result.seal is not None and not result.faults and not other:
-        seal = result.seal
-        size = sum(file.size for file in seal.files.values())
-        metric = "" if row.metric is None else f", metric {plain(row.metric)}"
-        what = f"step {row.step}{metric}, {len(seal.files)} files, {size:,} bytes, {len(seal.leaves)} leaves"
-        console.print(Text.assemble(("whole", "green"), f"      {url}: {what}"), soft_wrap=True)
+        print_whole(console, str(url), result.seal, step=row.step, metric=row.metric)
         return True
     console.print(Text.assemble(("damaged", "bold red"), f"    {url}"), soft_wrap=True)
     for name, problem in describe(result.faults, most=None):

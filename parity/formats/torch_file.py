@@ -19,7 +19,7 @@ from parity.formats.array import MOST_AXES, Array, MappedArray, dtype_named
 from parity.formats.mapping import map_file
 from parity.formats.numpy_pickled import NUMPY_CALLS, ReadOtherwise
 from parity.formats.symbolic import PLAIN_CALLS, Function, Global, Outside, read_pickle
-from parity.formats.tree import Opaque, Source
+from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.formats.zips import ZipRecords
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Views",
     "open_torch_file",
     "open_zip",
+    "parts_of_processes",
     "read_torch_bytes",
     "storage_dtype",
     "tensor_calls",
@@ -127,10 +128,39 @@ def open_torch_file(path: Path) -> Source:
         format="torch.save",
         tree=tree,
         detail=f"archive version {version}" if version else "",
+        divided=parts_of_processes(tree),
         notes=otherwise.notes(),
         verify=records.damaged if checked else None,
         checked="the CRC-32 of every record" if checked else "",
         unproven=UNPROVEN if checked else "whether any byte is what was saved: it was written without checksums",
+    )
+
+
+OF_PROCESSES = (
+    "torch.distributed.tensor.DTensor",
+    "torch.distributed._tensor.api.DTensor",
+    "torch.distributed._shard.sharded_tensor.api.ShardedTensor",
+)
+"""Classes of tensors that several processes hold together."""
+
+
+def parts_of_processes(tree: Tree) -> str:
+    """Return why a file that one of several processes saved has no whole tensors, as a phrase, or nothing.
+
+    Beside such a tensor its plain ones may be parts too, as those of FSDP1's local state dict are.
+
+    Args:
+        tree: What the file holds.
+    """
+    found = ((keys, leaf.name) for keys, leaf in leaves(tree) if isinstance(leaf, Opaque))
+    keys, name = next(((keys, name) for keys, name in found if name in OF_PROCESSES), ((), ""))
+    if not name:
+        return ""
+    return (
+        f"{leaf_name(keys)} is a {name.rpartition('.')[2]}, of which the file of a process has that process's part; "
+        "in training, save all together with torch.distributed.checkpoint (DCP), which is converted, or the whole in "
+        "one process: get_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, "
+        "cpu_offload=True))"
     )
 
 

@@ -16,7 +16,15 @@ from parity.formats.array import dtype_named
 from parity.formats.mapping import map_file, read_head
 from parity.formats.numpy_pickled import ReadOtherwise
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
-from parity.formats.torch_file import QUANTIZED, Storage, Views, open_torch_file, storage_dtype, tensor_calls
+from parity.formats.torch_file import (
+    QUANTIZED,
+    Storage,
+    Views,
+    open_torch_file,
+    parts_of_processes,
+    storage_dtype,
+    tensor_calls,
+)
 from parity.formats.tree import Source
 
 __all__ = ["is_legacy", "open_legacy", "open_torch"]
@@ -88,6 +96,7 @@ def open_legacy(path: Path) -> Source:
         format="torch.save",
         tree=tree,
         detail="of PyTorch before 1.6",
+        divided=parts_of_processes(tree),
         unproven=UNPROVEN,
         notes=otherwise.notes(),
     )
