@@ -70,7 +70,7 @@ def parts_of(tree: Tree) -> list[Part]:
         return []  # an empty container, or a lone scalar
     survey = _Survey()
     if (whole := survey.whole(tree)) is not None:
-        return [Part(whole[0], "inferred", whole[1], found)] if found else []
+        return [Part(whole[0], "unknown" if whole[0] == "other" else "inferred", whole[1], found)] if found else []
     parts: dict[str, dict[tuple[Key, ...], Any]] = {}
     evidence: dict[str, dict[_Given, None]] = {}
     for given, keys, leaf in survey.assigned(tree, (), None):
@@ -127,13 +127,13 @@ class _Survey:
         """Return the component that all of a checkpoint is, and why; None if it has several."""
         if (signed := _signature(tree)) is not None:
             return signed[0], f"from the keys {signed[1]}"
-        if isinstance(tree, Array):
-            return "parameters", "a lone array"
-        if not isinstance(tree, dict | list | tuple):
-            return "other", "a lone value"
+        if isinstance(tree, Array) or not isinstance(tree, dict | list | tuple):
+            return "other", "a lone array" if isinstance(tree, Array) else "a lone value"
         if not isinstance(tree, dict) or not any(isinstance(leaf, Array) for _, leaf in leaves(tree)):
             return None
         known = {component_of_key(str(key)) for key in tree}
+        if not self.layers(tree):
+            return None  # means and deviations of data, a replay buffer: arrays alone are no parameters
         if known <= {None, "parameters"} and all(isinstance(child, Array) for child in tree.values()):
             return "parameters", "a flat state dict of arrays"
         parts = self.moments(tree) or any(self.is_state(child, key) for key, child in tree.items())

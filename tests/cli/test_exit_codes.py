@@ -177,7 +177,7 @@ CASES = [
     ("compare plain.pt named.pt", 5, "nothing compared"),
     ("compare plain.pt plain.pt --fail-on ratio:5%", 2, "--fail-on is for files of benchmarks"),
     ("compare a same --json", 2, "--rtol, --atol, --rules, --bytes, --all and --json are for checkpoints"),
-    ("inspect plain.pt", 0, "parameters: enough for inference"),
+    ("inspect plain.pt", 0, "nothing of a training state by a name that is known (unknown)"),
     ("inspect a", 0, "sealed by the side torch at step 20"),
     ("inspect nothing.pt", 5, "0 arrays"),
     ("inspect nope", 2, "does not exist"),

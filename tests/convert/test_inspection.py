@@ -90,7 +90,17 @@ def test_what_is_left_out_is_named(tmp_path: Path, left_out: str, component: str
             lambda s: {"state_dict": s["model"], "step": 1},
             "parameters and counters, without optimizer: enough for inference",
         ),
-        (lambda s: torch.ones(3), "parameters: enough for inference, and to start training anew"),
+        # a table, a voice, means and deviations of data: arrays alone are not known to be a model's
+        (lambda s: torch.ones(3), "nothing of a training state by a name that is known"),
+        (
+            lambda s: {"mean": torch.ones(3), "std": torch.ones(3)},
+            "nothing of a training state by a name that is known",
+        ),
+        (lambda s: {"obs": {"a": torch.ones(3)}}, "nothing of a training state by a name that is known"),
+        (
+            lambda s: {"net": {"0.weight": torch.ones(3)}},
+            "parameters: enough for inference, and to start training anew",
+        ),
         (lambda s: {"foo": 1, "bar": "x"}, "nothing of a training state by a name that is known"),
     ],
 )

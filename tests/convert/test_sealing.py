@@ -125,7 +125,8 @@ def test_verify_says_whole_and_then_damaged(checkpoint: Path, capsys: pytest.Cap
     assert main(["seal", str(checkpoint)]) == 0
     assert main(["verify", str(checkpoint)]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("whole ") and last.endswith("bytes, as sealed")
+    assert last.startswith("whole ")
+    assert last.endswith("bytes, as sealed")
     file = files_of(checkpoint)[-1]
     file.write_bytes(file.read_bytes() + b"x")
     assert main(["verify", str(checkpoint)]) == 1
