@@ -18,7 +18,7 @@ from parity.checks.proving.sources import PortTrainer
 from parity.contract import StateView
 from parity.errors import SpecError
 
-__all__ = ["AHEAD", "MODEL", "Lane", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
+__all__ = ["AHEAD", "MODEL", "Lane", "LeafSlots", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
 
 LeafSlots = Mapping[str, Mapping[str, NDArray[np.float64]]]
 
@@ -61,6 +61,8 @@ class Lane:
     """LeafSlots that together are the model itself: its parameters, and its running statistics; they are `MODEL`."""
     run: object = None
     seconds: float = 0.0
+    gradients: dict[int, Mapping[str, NDArray[np.float64]]] = field(default_factory=dict)
+    """Of its own loss before a step, where causes asked for them."""
 
     def advance(self, step: int) -> None:
         """Make the update of a step, and keep the state after it."""

@@ -14,6 +14,7 @@ from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
+from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
@@ -53,6 +54,7 @@ def update_cause(walk: TwoWalks) -> str:
         or begin_cause(walk)
         or second_moment_cause(walk)
         or clip_values_cause(walk)
+        or gradient_forms_cause(walk)
         or _taken_cause(walk)
     ):
         return cause

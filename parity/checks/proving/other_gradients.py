@@ -1,0 +1,175 @@
+"""Forms of a gradient that need the loss again: at another point, as SAM takes it, and on parts of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from parity.checks.proving.effective import fitted
+from parity.checks.proving.lockstep import MODEL, Lane
+from parity.checks.proving.seen import SeenUpdate, joined
+from parity.checks.proving.slots import LeafArrays
+from parity.checks.proving.unit_forms import GradientForm
+from parity.errors import ParityError
+
+__all__ = ["ascended_forms", "parted_forms"]
+
+FIT = 1e-7
+"""How far an update may be from what a form makes of it, relative to its largest element."""
+
+SEARCH = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""Lengths of an ascent between which the one that is used is looked for."""
+
+PARTS = (2, 3, 4, 8)
+"""Numbers of equal parts of a batch that are tried."""
+
+
+def ascended_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
+    """Return the gradients at a point where the loss is higher, of which an update is made.
+
+    Args:
+        lane: The run.
+        update: The first one.
+        seen: The gradient that its optimizer was given, but for its scale.
+
+    Numerics: the length is a root of one number, by bracketing and false position to the last digits.
+    """
+    if set(update.gradient) - set(lane.trainer.model.leaves):
+        return []  # leaves of the other model: the loss takes its own
+    found = []
+    for name, words, rise in RISES:
+        def gradient(one: SeenUpdate, rho: float, rise: Callable = rise) -> LeafArrays:
+            values = dict(lane.moments[one.at - 1].slots[MODEL])
+            step = rise(one)
+            values |= {leaf: values[leaf] + rho * up for leaf, up in step.items()}
+            made = lane.trainer.probe.loss(values, lane.trainer.batch(one.at - 1)).gradients
+            return {leaf: made[leaf] for leaf in one.gradient}
+
+        rho = _length(lambda rho, gradient=gradient: gradient(update, rho), update, seen)
+        if rho is not None:
+            made = lambda one, rho=rho, gradient=gradient: gradient(one, rho)  # noqa: E731
+            said = f"the gradient is that at a point {rho:.6g} up, {words}"
+            found.append(GradientForm(f"ascended {name}", "SAM", said, made, rho))
+    return found
+
+
+def _length(gradient: Callable[[float], LeafArrays], update: SeenUpdate, seen: LeafArrays) -> float | None:
+    """Return how far up a gradient was taken; None where no length gives it."""
+    leaves = list(update.gradient)
+    o, g = joined(seen, leaves), joined(update.gradient, leaves)
+    away = g - float(g @ o) / float(o @ o) * o  # what of the gradient at the values themselves is not in the one used
+
+    def off(rho: float) -> float:
+        made = joined(gradient(rho), leaves)
+        return float(made @ away) / float(np.abs(made) @ np.abs(o))
+
+    low, low_off = 0.0, off(0.0)
+    for high in SEARCH[1:]:
+        high_off = off(high)
+        if low_off * high_off <= 0.0:
+            break
+        low, low_off = high, high_off
+    else:
+        return None
+    a, b, x, y = low, high, low_off, high_off
+    rho = b
+    for _ in range(40):
+        rho = b - y * (b - a) / (y - x) if y != x else 0.5 * (a + b)
+        now = off(rho)
+        if now == 0.0 or abs(b - a) <= 1e-13 * abs(b) or abs(rho - b) <= 1e-13 * abs(b):
+            break
+        if now * y < 0.0:
+            a, x = b, y
+        else:
+            x *= 0.5  # false position that does not stay at one end
+        b, y = rho, now
+    made = joined(gradient(rho), leaves)
+    return rho if fitted([made], o, FIT) is not None else None
+
+
+def _by_norm(update: SeenUpdate) -> LeafArrays:
+    size = np.sqrt(sum(float((g * g).sum()) for g in update.gradient.values()))
+    return {leaf: g / size for leaf, g in update.gradient.items()}
+
+
+def _by_leaf(update: SeenUpdate) -> LeafArrays:
+    return {leaf: g / max(float(np.linalg.norm(g)), 1e-300) for leaf, g in update.gradient.items()}
+
+
+def _adaptive(update: SeenUpdate) -> LeafArrays:
+    size = np.sqrt(sum(float(((g * update.before[leaf]) ** 2).sum()) for leaf, g in update.gradient.items()))
+    return {leaf: g * update.before[leaf] ** 2 / max(size, 1e-300) for leaf, g in update.gradient.items()}
+
+
+def _plain(update: SeenUpdate) -> LeafArrays:
+    return update.gradient
+
+
+RISES = (
+    ("norm", "by the gradient over the norm of all", _by_norm),
+    ("leaf", "by the gradient over the norm of each leaf", _by_leaf),
+    ("adaptive", "by the gradient times the squared parameters (adaptive)", _adaptive),
+    ("plain", "times the gradient itself", _plain),
+)
+"""Name, words, and the step up for a length of one."""
+
+
+def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
+    """Return the sums of gradients of parts of the batch of which an update is made.
+
+    Args:
+        lane: The run.
+        update: The first one.
+        seen: The gradient that its optimizer was given, but for its scale.
+    """
+    if set(update.gradient) - set(lane.trainer.model.leaves):
+        return []
+    batch = lane.trainer.batch(0)
+    counts = {len(one) for one in batch.values() if isinstance(one, np.ndarray) and one.ndim}
+    if len(counts) != 1:
+        return []
+    count, leaves = counts.pop(), list(update.gradient)
+    o = joined(seen, leaves)
+    for parts in PARTS:
+        if count % parts or o.size < 4 * parts:
+            continue
+        try:
+            made = _of_parts(lane, update, parts)
+        except ParityError:
+            return []  # the loss takes no part of a batch
+        columns = [joined(one, leaves) for one in made]
+        weights = fitted(columns, o, FIT)
+        if weights is None:
+            continue
+        w = np.array(weights)
+        norms = np.array([float(np.linalg.norm(column)) for column in columns])
+        if np.ptp(w * norms) <= 1e-5 * float(np.abs(w * norms).max()):
+            words = f"each of {parts} parts of the batch is clipped by itself, then they are added"
+            return [GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None))]
+        w = w / w.sum() if abs(w.sum()) > 1e-9 else w
+        shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
+        words = f"the gradients of {parts} parts of the batch with the weights {shown}"
+        return [GradientForm(f"parts {shown}", "accumulation", words, _summed(lane, parts, w))]
+    return []
+
+
+def _summed(lane: Lane, parts: int, weights: object) -> Callable[[SeenUpdate], LeafArrays]:
+    def make(update: SeenUpdate) -> LeafArrays:
+        made, leaves = _of_parts(lane, update, parts), list(update.gradient)
+        shares = weights if weights is not None else [1 / float(np.linalg.norm(joined(one, leaves))) for one in made]
+        return {leaf: sum(w * one[leaf] for w, one in zip(shares, made, strict=True)) for leaf in leaves}  # type: ignore[call-overload]
+
+    return make
+
+
+def _of_parts(lane: Lane, update: SeenUpdate, parts: int) -> list[LeafArrays]:
+    values, batch = lane.moments[update.at - 1].slots[MODEL], lane.trainer.batch(update.at - 1)
+    found = []
+    for at in range(parts):
+        part = {}
+        for name, one in batch.items():
+            size = len(one) // parts if isinstance(one, np.ndarray) and one.ndim else 0
+            part[name] = one[at * size : (at + 1) * size] if size else one
+        found.append(lane.trainer.probe.loss(values, part).gradients)
+    return found
