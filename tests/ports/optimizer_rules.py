@@ -85,7 +85,7 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             share = decay * mask(leaf)
             if s.get("decay_at") == "in trust":
                 u = u + share * params[leaf]
-            u = trusted(u, params, leaf, made, share)
+            u = trusted(u, old, leaf, made, share)
             if "trust_momentum" in s:
                 m = state["m"][leaf] = s["trust_momentum"] * state["m"][leaf] + u
                 u = m

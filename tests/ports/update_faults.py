@@ -94,9 +94,9 @@ F = fault
 FAULTS = {
     # Adam and its kin
     "adam: epsilon ten times": F("adam", {"eps": 1e-4}, {"eps": 1e-3}, r"^epsilon"),
-    "adam: epsilon under the root": F("adam", {"eps": 1e-4}, {"eps_at": "under"}, r"^epsilon.*under the root"),
+    "adam: epsilon under the root": F("adam", {"eps": 1e-4}, {"eps_at": "under"}, r"^epsilon.*under (it|the root)"),
     "adam: epsilon before the correction": F("adam", {"eps": 1e-4}, {"eps_at": "uncorrected"},
-                                             r"^epsilon.*correct", r"^epsilon"),
+                                             r"^epsilon.*as it is.*correct", r"^epsilon"),
     "adam: no correction": F("adam", {}, {"bias": (False, False)}, r"^bias correction.*its moments"),
     "adam: first not corrected": F("adam", {}, {"bias": (False, True)}, r"^bias correction.*first"),
     "adam: second not corrected": F("adam", {}, {"bias": (True, False)}, r"^bias correction.*second"),

@@ -18,6 +18,7 @@ from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
+from parity.checks.proving.move_form_causes import move_forms_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
@@ -58,9 +59,11 @@ def update_cause(walk: TwoWalks) -> str:
         or _taken_cause(walk)
     ):
         return cause
-    if walk.done == 1 and walk.what == MODEL and (cause := ahead_cause(walk) or divisor_cause(walk)):
+    if walk.done == 1 and walk.what == MODEL and (cause := move_forms_cause(walk) or ahead_cause(walk) or divisor_cause(walk)):
         return cause
     if cause := second_update_cause(walk):
+        return cause
+    if walk.done > 1 and walk.what == MODEL and (cause := largest_cause(walk) or move_forms_cause(walk)):
         return cause
     return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
 
