@@ -13,18 +13,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.proving.effective import FEWEST, fitted
+from parity.checks.proving.effective import FEWEST, fitted_any
 from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.other_gradients import ascended_forms, parted_forms
-from parity.checks.proving.seen import SeenUpdate, joined, seen_updates
+from parity.checks.proving.seen import SeenUpdate, decays_of, joined, seen_updates
 from parity.checks.proving.slots import LeafArrays
-from parity.checks.proving.unit_forms import GradientForm, centred_forms, plain_forms, unit_forms
+from parity.checks.proving.unit_forms import GradientForm, centred_forms, plain_forms, unit_forms, value_forms
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["gradient_forms_cause"]
 
 FIT = 1e-7
 """How far a later update may be from what a form makes of it, relative to its largest element."""
+
+WEIGHTS = (0.1, 0.05, 0.01, 0.02, 0.2, 0.5, 0.001)
+"""Weights of a new gradient in a moment that are tried beside all of it, where every part is clipped at first."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,27 @@ class Observed:
             return kept
         return {leaf: -np.sign(update.move[leaf]) * np.sqrt(np.abs(one)) for leaf, one in kept.items()}
 
+    def scale(self, update: SeenUpdate) -> float:
+        """Return how much of the gradient itself an update took; 0 where it is made of something else too."""
+        leaves = list(update.gradient)
+        decays = decays_of(update, leaves)
+        if not self.slot:
+            parts = fitted_any([joined(update.gradient, leaves)], decays, joined(self.first(update), leaves), FIT)
+            return parts[-1] if parts is not None else 0.0
+        columns = [joined(one, leaves) for one in (update.held[self.slot], update.gradient)]
+        columns = columns if np.any(columns[0]) else columns[1:]
+        parts = fitted_any(columns, decays, joined(update.kept[self.slot], leaves), FIT)
+        return parts[-1] if parts is not None else 0.0
+
     def makes(self, update: SeenUpdate, made: LeafArrays) -> bool:
         """Return whether a later update holds a share of itself before and one of a gradient."""
         leaves = list(made)
         column = joined(made, leaves) ** self.power
+        decays = decays_of(update, leaves) if self.power == 1 else [[]]
         if not self.slot:
-            return fitted([column], joined(update.move, leaves), FIT) is not None
+            return fitted_any([column], decays, joined(update.move, leaves), FIT) is not None
         held, kept = (joined(one[self.slot], leaves) for one in (update.held, update.kept))
-        return fitted([held, column], kept, FIT) is not None
+        return fitted_any([held, column], decays, kept, FIT) is not None
 
 
 def gradient_forms_cause(walk: TwoWalks) -> str:
@@ -60,38 +76,93 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
     Args:
         walk: Two trainers that part after their first update.
     """
-    forms = [_form_of(walk, at) for at in (0, 1)]
-    one, two = forms
-    if one is None or two is None or one.same(two):
+    found = [_form_of(walk, at) for at in (0, 1)]
+    if found[0] is None or found[1] is None:
         return ""
-    known = {form.title: form for form in (one, two) if form.title}
-    if not known:
-        return ""
-    # what changes the gradient least is said of the other: by its title the reader looks for it
-    title = next(iter(known))
+    (one, seen), (two, other) = found
+    if one.kind == two.kind == "plain":
+        return _scale_cause(walk, seen, other)
+    if one.same(two):
+        return _limit_cause(one, two, seen, other)
+    # what changes the gradient is looked for by its title: the gradient as it is has none
+    title = one.title or two.title
     if one.kind == two.kind:
         return f"{title}: {one.words} here, {two.words} there"
     return f"{title}: {one.words} here; there {two.words}"
 
 
-def _form_of(walk: TwoWalks, at: int) -> GradientForm | None:
+def _limit_cause(one: GradientForm, two: GradientForm, seen: Observed, other: Observed) -> str:
+    """Return that two clip in one way to other limits, where what is not clipped shows in neither."""
+    if not one.limit or one.size or abs(one.limit - two.limit) <= 1e-5 * one.limit:
+        return ""
+    # in a slot the limit shows beside the weight of a new gradient, in the moves beside the rate
+    besides = " (or its rate is: the moves alone show it)" if not (seen.slot and other.slot) else ""
+    return f"{one.title}: the limit of the port is {two.limit / one.limit:.6g} times the trainer's{besides}"
+
+
+def _scale_cause(walk: TwoWalks, seen: Observed, other: Observed) -> str:
+    """Return that one scales gradients to one norm and the other not, told by the scales of several updates."""
+    scales: list[NDArray[np.float64]] = []
+    norms: list[NDArray[np.float64]] = []
+    for at, one in ((0, seen), (1, other)):
+        updates = seen_updates(walk, at)[:3]
+        known = [one.scale(update) for update in updates]
+        if len(updates) < 3 or any(not scale for scale in known) or one.power != 1:
+            return ""
+        scales.append(np.array(known))
+        norms.append(np.array([np.linalg.norm(joined(update.gradient, list(update.gradient))) for update in updates]))
+    # a rate that moves is in both: what is left of one beside the other is what the gradients were scaled by
+    moves = not (seen.slot or other.slot)
+    for at, who, name in ((1, "the port", "the trainer"), (0, "the trainer", "the port")):
+        base = scales[1 - at] if moves else np.ones(3)
+        ratios, sizes = scales[at] / base, scales[at] * norms[at] / base
+        if not (np.ptp(sizes) <= 1e-5 * sizes.max() and np.ptp(ratios) > 1e-3 * ratios.max()):
+            continue
+        if not moves and np.ptp(scales[1 - at]) > 1e-6 * scales[1 - at].max():
+            continue
+        if ratios[0] > (1 + 1e-6) * (1.0 if moves else scales[1 - at][0]):
+            return (
+                f"clipping: {who} scales the gradients to one norm at every update, also where theirs is below it "
+                f"({norms[at][0]:.6g} at the first), {name} does not"
+            )
+        if moves:
+            return (
+                f"clipping: {who} clips the norm of the gradients ({norms[at][0]:.6g}) to {sizes[0]:.6g}, {name} "
+                "does not clip it"
+            )
+    if moves and all(np.ptp(s * n) <= 1e-5 * (s * n).max() and np.ptp(n) > 1e-3 * n.max()
+                     for s, n in zip(scales, norms, strict=True)):  # fmt: skip
+        ratio = float(scales[1][0] * norms[1][0] / (scales[0][0] * norms[0][0]))
+        if abs(ratio - 1.0) > 1e-6:
+            return (
+                f"clipping: both move by one norm at every update, the port by {ratio:.6g} times as much: another "
+                "largest norm of the gradients, or another rate"
+            )
+    return ""
+
+
+def _form_of(walk: TwoWalks, at: int) -> tuple[GradientForm, Observed] | None:
     """Return the form of which all updates of a run are made; None where none is, or two that differ."""
     ways = [seen_updates(walk, at, own=own)[:3] for own in (True, False)]
     if len(ways[0]) < 2 or ways[0][0].at != 1:
         return None
     for seen in _observed(ways[0][0]):
-        for makers in _makers(walk.lanes[at]):
-            found = [form for updates in (ways if at == 0 else ways[1:])
-                     for form in makers(updates[0], seen.first(updates[0])) if _holds(form, seen, updates)]  # fmt: skip
+        for makers in _makers(walk.lanes[at], seen):
+            found = [held for own, updates in zip((True, False), ways, strict=True) if at == 0 or not own
+                     for form in makers(updates[0], seen.first(updates[0])) if not (own and form.turned)
+                     and (held := _held(form, seen, updates)) is not None]  # fmt: skip
             if found:
-                return found[0] if all(form.same(found[0]) for form in found) else None
+                same = all(form.same(found[0]) for form in found)
+                return (found[0], seen) if same else None
     return None
 
 
-def _makers(lane: Lane) -> Iterator[Callable[[SeenUpdate, LeafArrays], list[GradientForm]]]:
+def _makers(lane: Lane, seen: Observed) -> Iterator[Callable[[SeenUpdate, LeafArrays], list[GradientForm]]]:
     """Give what makes forms, the plainest first: a later one is tried where no earlier one holds."""
     yield plain_forms
     yield unit_forms
+    if not seen.slot:  # of slots the moments themselves tell it
+        yield value_forms
     yield centred_forms
     yield lambda update, seen: ascended_forms(lane, update, seen)
     yield lambda update, seen: parted_forms(lane, update, seen)
@@ -109,13 +180,26 @@ def _observed(update: SeenUpdate) -> list[Observed]:
     return (signed + squares) or [Observed("", 1)]
 
 
-def _holds(form: GradientForm, seen: Observed, updates: list[SeenUpdate]) -> bool:
-    """Return whether a form makes the first update and the later ones."""
+def _held(form: GradientForm, seen: Observed, updates: list[SeenUpdate]) -> GradientForm | None:
+    """Return a form that makes all updates: as it is, or with a scale of what is not clipped at a later one."""
     first = form.make(updates[0])
     leaves = list(first)
-    observed = seen.first(updates[0])
-    if fitted([joined(first, leaves)], joined(observed, leaves), FIT) is None:
-        return False
-    return all(seen.makes(update, form.make(update)) for update in updates[1:])
+    decays = decays_of(updates[0], leaves)
+    if fitted_any([joined(first, leaves)], decays, joined(seen.first(updates[0]), leaves), FIT) is None:
+        return None
+    tried = [form]
+    if form.freed is not None and not seen.slot:
+        scales = {float(f"{_scale_of(update, seen, leaf):.6g}"): _scale_of(update, seen, leaf)
+                  for update in updates[1:] for leaf in leaves if update.gradient[leaf].size >= FEWEST}  # fmt: skip
+        tried += [form.freed(scale) for scale in scales.values() if scale > 0.0]
+    elif form.freed is not None:
+        tried += [form.freed(scale) for scale in (1.0, *WEIGHTS)]
+    for one in tried:
+        if all(seen.makes(update, one.make(update)) for update in updates[1:]):
+            return one
+    return None
 
 
+def _scale_of(update: SeenUpdate, seen: Observed, leaf: str) -> float:
+    g, o = update.gradient[leaf].ravel(), np.asarray(seen.first(update)[leaf]).ravel()
+    return float((o[np.abs(g) > 0.0] / g[np.abs(g) > 0.0]).max(initial=0.0))

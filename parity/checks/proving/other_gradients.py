@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from parity.checks.proving.effective import fitted
+from parity.checks.proving.effective import fitted_any
 from parity.checks.proving.lockstep import MODEL, Lane
-from parity.checks.proving.seen import SeenUpdate, joined
+from parity.checks.proving.seen import SeenUpdate, decays_of, joined
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.unit_forms import GradientForm
 from parity.errors import ParityError
@@ -46,26 +46,33 @@ def ascended_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gra
             made = lane.trainer.probe.loss(values, lane.trainer.batch(one.at - 1)).gradients
             return {leaf: made[leaf] for leaf in one.gradient}
 
-        rho = _length(lambda rho, gradient=gradient: gradient(update, rho), update, seen)
+        at = lambda rho, gradient=gradient: gradient(update, rho)  # noqa: E731
+        rho = _length(at, update, seen, 1.0)
+        rho = _length(at, update, seen, -1.0) if rho is None and name == "norm" else rho
         if rho is not None:
             made = lambda one, rho=rho, gradient=gradient: gradient(one, rho)  # noqa: E731
-            said = f"the gradient is that at a point {rho:.6g} up, {words}"
+            said = f"the gradient is that at a point {abs(rho):.6g} {'up' if rho > 0 else 'down'}, {words}"
             found.append(GradientForm(f"ascended {name}", "SAM", said, made, rho))
     return found
 
 
-def _length(gradient: Callable[[float], LeafArrays], update: SeenUpdate, seen: LeafArrays) -> float | None:
-    """Return how far up a gradient was taken; None where no length gives it."""
+def _length(
+    gradient: Callable[[float], LeafArrays], update: SeenUpdate, seen: LeafArrays, sign: float
+) -> float | None:
+    """Return how far up a gradient was taken, or down; None where no length gives it."""
     leaves = list(update.gradient)
     o, g = joined(seen, leaves), joined(update.gradient, leaves)
-    away = g - float(g @ o) / float(o @ o) * o  # what of the gradient at the values themselves is not in the one used
+    decays = decays_of(update, leaves)
+    # what of the gradient at the values themselves is neither in the one used nor in a decay that is added to it
+    span = np.stack([o, *(column for further in decays for column in further)], 1)
+    away = g - span @ np.linalg.lstsq(span, g, rcond=None)[0]
 
     def off(rho: float) -> float:
         made = joined(gradient(rho), leaves)
         return float(made @ away) / float(np.abs(made) @ np.abs(o))
 
     low, low_off = 0.0, off(0.0)
-    for high in SEARCH[1:]:
+    for high in (sign * one for one in SEARCH[1:]):
         high_off = off(high)
         if low_off * high_off <= 0.0:
             break
@@ -85,7 +92,7 @@ def _length(gradient: Callable[[float], LeafArrays], update: SeenUpdate, seen: L
             x *= 0.5  # false position that does not stay at one end
         b, y = rho, now
     made = joined(gradient(rho), leaves)
-    return rho if fitted([made], o, FIT) is not None else None
+    return rho if fitted_any([made], decays, o, FIT) is not None else None
 
 
 def _by_norm(update: SeenUpdate) -> LeafArrays:
@@ -139,7 +146,7 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
         except ParityError:
             return []  # the loss takes no part of a batch
         columns = [joined(one, leaves) for one in made]
-        weights = fitted(columns, o, FIT)
+        weights = fitted_any(columns, decays_of(update, leaves), o, FIT)
         if weights is None:
             continue
         w = np.array(weights)

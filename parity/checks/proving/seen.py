@@ -15,7 +15,7 @@ from parity.checks.proving.lockstep import MODEL, Lane, LeafSlots
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["SeenUpdate", "gradient_at", "joined", "seen_updates"]
+__all__ = ["SeenUpdate", "decays_of", "gradient_at", "joined", "seen_updates"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,23 @@ def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdat
                 held[slot] = {leaf: old.get(leaf, np.zeros_like(now[leaf])) for leaf in leaves}
         before_, grads_, after_ = ({leaf: one[leaf] for leaf in leaves} for one in (ends[0], grads, ends[1]))
         found.append(SeenUpdate(step, before_, grads_, after_, held, kept))
+    return found
+
+
+def decays_of(update: SeenUpdate, leaves: Sequence[str]) -> list[list[NDArray[np.float64]]]:
+    """Return what a decay that is added to a gradient may add: nothing, all parameters, or those of matrices.
+
+    Returns:
+        Columns of the size of all leaves for each of these, the plainest first.
+    """
+    whole = joined(update.before, leaves)
+    flat = {leaf: update.before[leaf] * (update.before[leaf].ndim > 1) for leaf in leaves}
+    matrices = joined(flat, leaves)
+    found: list[list[NDArray[np.float64]]] = [[]]
+    if np.any(whole):
+        found.append([whole])
+    if np.any(matrices) and not np.array_equal(matrices, whole):
+        found.append([matrices])
     return found
 
 

@@ -16,7 +16,7 @@ from parity.checks.proving.effective import FEWEST
 from parity.checks.proving.seen import SeenUpdate
 from parity.checks.proving.slots import LeafArrays, names_of
 
-__all__ = ["GradientForm", "centred_forms", "plain_forms", "unit_forms"]
+__all__ = ["GradientForm", "centred_forms", "plain_forms", "unit_forms", "value_forms"]
 
 SAME = 1e-7
 """Relative distance of two scales within one part."""
@@ -38,7 +38,14 @@ class GradientForm:
     words: str
     make: Callable[[SeenUpdate], LeafArrays]
     size: float = 0.0
-    """Its number, of forms of one kind."""
+    """Its number, of forms of one kind; 0 where it is not known."""
+    limit: float = 0.0
+    """What parts are clipped to, in units of what was observed; 0 for forms that clip nothing."""
+    freed: Callable[[float], GradientForm] | None = None
+    """The same with a scale of what is not clipped, where the first update has nothing of that kind."""
+
+    turned: bool = False
+    """Whether it says of axes, which are those of the port's layout: in the trainer's own they may be turned."""
 
     def same(self, other: GradientForm) -> bool:
         """Return whether two are one form with one number."""
@@ -54,7 +61,7 @@ def centred_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
     """Return gradients less their mean over all axes of a matrix but one."""
     return [
         GradientForm(f"centred {axis}", "gradient centralization", f"matrices of gradients less their mean along "
-                     f"axis {axis} of the port's layout", _centred(axis))
+                     f"axis {axis} of the port's layout", _centred(axis), turned=True)
         for axis in (0, -1)
     ]  # fmt: skip
 
@@ -72,7 +79,40 @@ def _other_axes(array: NDArray[np.float64], axis: int) -> tuple[int, ...]:
     return tuple(range(array.ndim - 1)) if axis == 0 else tuple(range(1, array.ndim))
 
 
-Units = Callable[[str, NDArray[np.float64]], NDArray[np.float64]]
+@dataclass(frozen=True)
+class _Units:
+    """How leaves are cut into parts that are clipped each by its norm."""
+
+    name: str
+    words: str
+    axis: int | None
+    """Of matrices: the parts lie along all axes but the last (0), or but the first (-1); None for whole leaves."""
+    vectors: str
+    """`whole`, `each` element by itself, or `left` as they are."""
+
+    def axes(self, array: NDArray[np.float64]) -> tuple[int, ...]:
+        """Return the axes of a leaf over which a norm is taken."""
+        if array.ndim <= 1:
+            return () if self.vectors == "each" else tuple(range(array.ndim))
+        return tuple(range(array.ndim)) if self.axis is None else _other_axes(array, self.axis)
+
+    def norms(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the norm of each part, in a shape that goes with the leaf."""
+        return np.sqrt((array**2).sum(self.axes(array), keepdims=True))
+
+    def clips(self, array: NDArray[np.float64]) -> bool:
+        """Return whether a leaf is clipped at all."""
+        return array.ndim > 1 or self.vectors != "left"
+
+
+UNITS = tuple(
+    _Units(f"{name}{vectors}", f"{words}{more}", axis, vectors)
+    for name, words, axis in (("leaf ", "of each leaf", None), ("first ", "along axis 0 (the port's layout)", 0),
+                              ("last ", "along the last axis (the port's layout)", -1))
+    for vectors, more in (("whole", ""), ("each", ", of vectors of each element"), ("left", ", of matrices alone"))
+    if axis is not None or vectors != "each"
+)  # fmt: skip
+"""Ways to cut leaves into parts, the plainest first."""
 
 
 def unit_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
@@ -82,76 +122,121 @@ def unit_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
         update: The first one.
         seen: The gradient that the optimizer was given, but for its scale.
     """
+    deep = any(g.ndim > 1 for g in update.gradient.values())
+    flat = any(g.ndim == 1 for g in update.gradient.values())
     found = []
-    for name, words, axis in (("leaf", "of each leaf", None), ("axis 0", "along axis 0 (the port's layout)", 0),
-                              ("axis 1", "along the last axis (the port's layout)", -1)):  # fmt: skip
-        for adaptive in (False, True):
-            form = _clipped(update, seen, name, words, axis, adaptive=adaptive)
-            found += [form] if form is not None else []
+    for units in UNITS:
+        if (units.axis is None or deep) and (units.vectors == "whole" or flat):
+            scales = _scales(update, seen, units)
+            for adaptive in (False, True) if scales is not None else ():
+                form = _clipped(update, scales, units, adaptive=adaptive)  # type: ignore[arg-type]
+                found += [form] if form is not None else []
     return found or _grouped(update, seen)
 
 
-def _norms(array: NDArray[np.float64], axis: int | None) -> NDArray[np.float64]:
-    axes = _other_axes(array, axis) if axis is not None and array.ndim > 1 else None
-    return np.sqrt((array**2).sum(axes, keepdims=True)) if array.ndim else np.abs(array)
+def _scales(update: SeenUpdate, seen: LeafArrays, units: _Units) -> dict[str, NDArray[np.float64]] | None:
+    """Return the scale of each part, in a shape that goes with its leaf; None where a part has several.
 
-
-def _scales(update: SeenUpdate, seen: LeafArrays, axis: int | None) -> dict[str, NDArray[np.float64]] | None:
-    """Return the scale of each part, in a shape that goes with its leaf; None where a part has several."""
+    A share of the parameters of a leaf may be added to it (decay).
+    """
     found = {}
     for leaf, g in update.gradient.items():
-        axes = _other_axes(g, axis) if axis is not None and g.ndim > 1 else tuple(range(g.ndim))
+        axes = units.axes(g)
         square = (g * g).sum(axes, keepdims=True)
-        scale = np.where(square > 0.0, (g * seen[leaf]).sum(axes, keepdims=True) / np.where(square > 0.0, square, 1.0),
-                         0.0)  # fmt: skip
-        if float(np.abs(seen[leaf] - scale * g).max(initial=0.0)) > SAME * float(np.abs(seen[leaf]).max(initial=0.0)):
-            return None
-        found[leaf] = scale
+
+        def scale(one: NDArray[np.float64], g: NDArray[np.float64] = g, axes: tuple[int, ...] = axes,
+                  square: NDArray[np.float64] = square) -> NDArray[np.float64]:  # fmt: skip
+            sums = (g * one).sum(axes, keepdims=True)
+            return np.where(square > 0.0, sums / np.where(square > 0.0, square, 1.0), 0.0)
+
+        o, p = np.asarray(seen[leaf]), update.before[leaf]
+        limit = SAME * float(np.abs(o).max(initial=0.0))
+        left = o - scale(o) * g
+        if float(np.abs(left).max(initial=0.0)) > limit:
+            other = p - scale(p) * g
+            total = float((other * other).sum())
+            share = float((left * other).sum()) / total if total and g.size > square.size + 1 else 0.0
+            if float(np.abs(left - share * other).max(initial=0.0)) > limit:
+                return None
+            o = o - share * p
+        found[leaf] = scale(o)
     return found
 
 
-def _clipped(update: SeenUpdate, seen: LeafArrays, name: str, words: str, axis: int | None, *,
-             adaptive: bool) -> GradientForm | None:  # fmt: skip
+def _clipped(update: SeenUpdate, scales: LeafArrays, units: _Units, *, adaptive: bool) -> GradientForm | None:
     """Return a clipping by the norm of each part, where parts at the limit show it."""
-    scales = _scales(update, seen, axis)
-    if scales is None or (axis is not None and not any(g.ndim > 1 for g in update.gradient.values())):
-        return None
     each: list[tuple[float, float]] = []
+    free = set()
     for leaf, g in update.gradient.items():
-        base = np.maximum(_norms(update.before[leaf], axis), SMALLEST) if adaptive else np.ones_like(_norms(g, axis))
-        sizes = np.asarray(_norms(g, axis) / base).ravel()
+        if not units.clips(g):
+            free |= {float(one) for one in np.asarray(scales[leaf]).ravel()}
+            continue
+        base = np.maximum(units.norms(update.before[leaf]), SMALLEST) if adaptive else 1.0
+        sizes = np.asarray(units.norms(g) / base).ravel()
         each += [(s, r) for s, r in zip(np.asarray(scales[leaf]).ravel(), sizes, strict=True) if s > 0.0]
     s, r = (np.array(one) for one in zip(*each, strict=True)) if each else (np.zeros(0), np.zeros(0))
     if s.size < FEWEST:
         return None
-    top, limit = float(s.max()), float((s * r).max())
+    top, limit = max(float(s.max()), *free, 0.0), float((s * r).max())
     clipped = np.abs(s * r - limit) <= LIMIT * limit
     whole = np.abs(s - top) <= LIMIT * top
     # the scale of what is not clipped is known where something is not, and then all that is must be above the limit
     if not (clipped | whole).all() or int((clipped & (s < top * (1 - LIMIT))).sum()) < 2:
         return None
-    free = top if int((whole & ~clipped).sum()) else float("inf")
+    if any(abs(one - top) > LIMIT * top for one in free):
+        return None
+    known = free or int((whole & ~clipped).sum())
+    return _unit_form(units, limit, top if known else float("inf"), adaptive=adaptive)
 
+
+def _unit_form(units: _Units, limit: float, free: float, *, adaptive: bool) -> GradientForm:
     def make(one: SeenUpdate) -> LeafArrays:
         made = {}
         for leaf, g in one.gradient.items():
-            base = np.maximum(_norms(one.before[leaf], axis), SMALLEST) if adaptive else 1.0
-            sizes = _norms(g, axis) / base
-            made[leaf] = g * np.minimum(free, limit / np.where(sizes > 0.0, sizes, 1.0))
+            base = np.maximum(units.norms(one.before[leaf]), SMALLEST) if adaptive else 1.0
+            sizes = units.norms(g) / base
+            most = np.minimum(free, limit / np.where(sizes > 0.0, sizes, 1.0)) if units.clips(g) else free
+            made[leaf] = g * most
         return made
 
     size = limit / free if np.isfinite(free) else 0.0
-    shown = f"{size:.6g}" if size else "one number"
+    freed = None if size else lambda scale: _unit_form(units, limit, scale, adaptive=adaptive)
+    shown, turned = f"{size:.6g}" if size else "one number", units.axis is not None
+    if adaptive and units.axis is None and not size:
+        said = ("the gradient of each leaf is scaled to one number times the norm of its parameters (LARS, or a "
+                "clipping below whose limit no leaf is)")  # fmt: skip
+        return GradientForm(f"adaptive {units.name}", "trust ratio", said, make, size, limit, freed)
     if adaptive:
-        return GradientForm(f"adaptive {name}", "adaptive clipping", f"the norm {words} is clipped to {shown} times "
-                            "that of the parameters", make, size)  # fmt: skip
-    said = "leaf by leaf" if axis is None else f"by the norm {words}"
-    return GradientForm(f"clip {name}", "clipping", f"{said}, each to {shown}", make, size)
+        said = f"the norm {units.words} is clipped to {shown} times that of the parameters"
+        return GradientForm(f"adaptive {units.name}", "adaptive clipping", said, make, size, limit, freed, turned)
+    said = "leaf by leaf" if units.axis is None else f"by the norm {units.words}"
+    return GradientForm(f"clip {units.name}", "clipping", f"{said}, each to {shown}", make, size, limit, freed, turned)
+
+
+def value_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
+    """Return a clipping of every element by itself, where several elements lie at one limit.
+
+    Args:
+        update: The first one.
+        seen: The gradient that the optimizer was given, but for its scale.
+    """
+    g, o = (np.concatenate([one[leaf].ravel() for leaf in update.gradient]) for one in (update.gradient, seen))
+    good = np.abs(g) > 1e-9 * float(np.abs(g).max())
+    scale, top = float((o[good] / g[good]).max()), float(np.abs(o).max())
+    flush = int((np.abs(o) >= top * (1 - SAME)).sum())
+    if scale <= 0.0 or not 2 <= flush <= o.size - 2:
+        return []
+
+    def make(one: SeenUpdate) -> LeafArrays:
+        return {leaf: np.clip(scale * held, -top, top) for leaf, held in one.gradient.items()}
+
+    return [GradientForm("value", "clipping", f"every element is clipped by itself (by value) to {top / scale:.6g}",
+                         make, top / scale, top)]  # fmt: skip
 
 
 def _grouped(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
     """Return a clipping of groups of leaves, each by its own norm: leaves of one scale are a group."""
-    scales = _scales(update, seen, None)
+    scales = _scales(update, seen, UNITS[0])
     if scales is None:
         return []
     groups: list[tuple[float, list[str]]] = []
