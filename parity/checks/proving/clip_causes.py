@@ -51,6 +51,11 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
             )
     if all(0.0 < scale < 1.0 and not whole_times(scale, ONE) for scale in scales):
         sizes = [scale * norm for scale in scales]
+        if abs(sizes[0] - sizes[1]) <= 1e-5 * sizes[0]:
+            return (
+                f"clipping: both clip the norm of the gradients to {sizes[0]:.6g}, and differ by what is beside it: their "
+                "gradients are scaled otherwise before that, or another epsilon is added to the norm"
+            )
         return f"clipping: largest norm of the gradients {sizes[0]:.6g} here, {sizes[1]:.6g} there"
     return ""
 

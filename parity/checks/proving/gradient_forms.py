@@ -84,6 +84,8 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
         return _scale_cause(walk, seen, other)
     if one.same(two):
         return _limit_cause(one, two, seen, other)
+    if seen.slot and (one.kind == "value") != (two.kind == "value"):
+        return ""  # the moments themselves tell it
     # what changes the gradient is looked for by its title: the gradient as it is has none
     title = one.title or two.title
     if one.kind == two.kind:
@@ -161,8 +163,7 @@ def _makers(lane: Lane, seen: Observed) -> Iterator[Callable[[SeenUpdate, LeafAr
     """Give what makes forms, the plainest first: a later one is tried where no earlier one holds."""
     yield plain_forms
     yield unit_forms
-    if not seen.slot:  # of slots the moments themselves tell it
-        yield value_forms
+    yield value_forms
     yield centred_forms
     yield lambda update, seen: ascended_forms(lane, update, seen)
     yield lambda update, seen: parted_forms(lane, update, seen)

@@ -13,7 +13,7 @@ import numpy as np
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.momentum_causes import shares_of
-from parity.checks.proving.move_forms import MoveForm, move_form
+from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
 from parity.checks.proving.slots import names_of
 from parity.checks.proving.trust_forms import trust_cause, trust_form
 from parity.checks.proving.walk import TwoWalks
@@ -38,6 +38,12 @@ def move_forms_cause(walk: TwoWalks) -> str:
     one, two = move_form(walk, 0), move_form(walk, 1)
     if one is None or two is None:
         return ""
+    if one.top and two.top and not (one.under or two.under or one.mixed or two.mixed):
+        inner = entering_form(walk, 0, one.top), entering_form(walk, 1, two.top)
+        if inner[0] is not None and inner[1] is not None and (inner[0].under or inner[1].under):
+            cause = _direction_cause(*inner) or _epsilon_cause(walk, *inner)
+            if cause:
+                return cause
     if cause := _direction_cause(one, two) or trust_cause(trust_form(one), trust_form(two)):
         return cause
     ratios = _ratios(walk, one, two)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from parity.checks.proving.seen import SeenUpdate, seen_updates
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["FEW", "LeafMove", "MoveForm", "move_form"]
+__all__ = ["FEW", "LeafMove", "MoveForm", "entering_form", "move_form"]
 
 FIT = 1e-9
 """How far a move may be from what its form gives, relative to its largest element."""
@@ -93,12 +93,41 @@ def move_form(walk: TwoWalks, at: int) -> MoveForm | None:
         walk: Two trainers after some updates.
         at: 0 for the trainer, 1 for its port.
     """
-    updates = seen_updates(walk, at)[-4:] if len(walk.lanes[at].moments) > 5 else seen_updates(walk, at)
+    updates, born = _updates(walk, at)
+    return _form_of(updates, born)
+
+
+def entering_form(walk: TwoWalks, at: int, slot: str) -> MoveForm | None:
+    """Return the form of what enters a momentum at each update, beside what it keeps of itself: its `decay`.
+
+    Args:
+        walk: Two trainers after some updates.
+        at: 0 for the trainer, 1 for its port.
+        slot: The momentum, by which alone the run moves.
+    """
+    updates, born = _updates(walk, at)
+    if any(slot not in one.kept for one in updates):
+        return None
+    inner = [
+        SeenUpdate(one.at, one.held[slot], one.gradient,
+                   {leaf: held - one.kept[slot][leaf] for leaf, held in one.held[slot].items()}, one.held, one.kept)
+        for one in updates
+    ]  # fmt: skip
+    return _form_of(inner, born - {slot})
+
+
+def _updates(walk: TwoWalks, at: int) -> tuple[list[SeenUpdate], set[str]]:
+    """Return the updates that are fitted, and the slots that begin at zero: a copy of the parameters is no moment."""
+    found = seen_updates(walk, at)
+    found = found[-4:] if len(walk.lanes[at].moments) > 5 else found
+    start = walk.lanes[at].moments[0].slots
+    slots = found[-1].kept if found else {}
+    return found, {slot for slot in slots if not any(np.any(one) for one in start.get(slot, {}).values())}
+
+
+def _form_of(updates: list[SeenUpdate], born: set[str]) -> MoveForm | None:
     if len(updates) < 2:
         return None
-    # what begins as anything else, such as a copy of the parameters, is no moment
-    start = walk.lanes[at].moments[0].slots
-    born = {slot for slot in updates[-1].kept if not any(np.any(one) for one in start.get(slot, {}).values())}
     for way in _ways(updates[-1], born):
         # the last update first: at the first one a moment is a multiple of the gradient, and most ways fit it
         found: dict[int, tuple[float, dict[str, LeafMove]]] = {}
@@ -110,7 +139,7 @@ def move_form(walk: TwoWalks, at: int) -> MoveForm | None:
         else:
             moves = {step: one[1] for step, one in sorted(found.items())}
             epsilons = {step: one[0] for step, one in sorted(found.items())}
-            wholes = {one.at: _whole(way, one, epsilons[one.at]) for one in updates} if not way.mixed else {}
+            wholes = {one.at: _whole(way, one, epsilons[one.at], moves[one.at]) for one in updates}
             seen = {one.at: _share(way, one, epsilons[one.at]) for one in updates}
             return MoveForm(
                 way.top, way.mixed, way.sign, way.under, way.mean, way.place, epsilons, moves, seen,
@@ -177,11 +206,16 @@ def _share(way: _Way, update: SeenUpdate, epsilon: float) -> float:
     return epsilon / least ** (2 if way.place == "under" else 1) if np.isfinite(least) else 0.0
 
 
-def _whole(way: _Way, update: SeenUpdate, epsilon: float) -> tuple[float, float]:
+def _whole(way: _Way, update: SeenUpdate, epsilon: float, moves: Mapping[str, LeafMove]) -> tuple[float, float]:
+    """Return the norms of what all leaves are moved by, decay included where it is known, and of all parameters."""
     squares = [0.0, 0.0]
+    shares = {leaf: one.decay / one.rate for leaf, one in moves.items() if one.rate}
+    known = set(shares.values())
     for leaf, before in update.before.items():
         tops, under = _columns(way, update, leaf)
-        squares[0] += float(((tops[0] / _divisor(way, under, epsilon)) ** 2).sum())
+        one = tops[0] / _divisor(way, under, epsilon)
+        share = shares.get(leaf, float(np.median(list(known))) if known else 0.0)
+        squares[0] += float(((one + share * before.ravel()) ** 2).sum())
         squares[1] += float((before**2).sum())
     return squares[0] ** 0.5, squares[1] ** 0.5
 

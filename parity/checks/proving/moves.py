@@ -158,11 +158,6 @@ def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArray
                     f"epsilon of the optimizer: the port's is {ratio:.6g} times the trainer's, beside "
                     f"the root of the second moment"
                 )
-            if abs(other - slope) > 1e-4 * abs(slope):
-                return (
-                    f"rate or bias correction: the port divides by {other / slope:.6g} times the root "
-                    f"of the second moment"
-                )
     return ""
 
 

@@ -151,9 +151,14 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
             continue
         w = np.array(weights)
         norms = np.array([float(np.linalg.norm(column)) for column in columns])
-        if np.ptp(w * norms) <= 1e-5 * float(np.abs(w * norms).max()):
+        limit, top = float((w * norms).max()), float(w.max())
+        clipped = np.abs(w * norms - limit) <= 1e-5 * limit
+        if (clipped | (np.abs(w - top) <= 1e-5 * top)).all() and (clipped & (w < top * (1 - 1e-5))).any():
             words = f"each of {parts} parts of the batch is clipped by itself, then they are added"
-            return [GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None))]
+            return [
+                GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None, top, limit)),
+                GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None, np.inf, limit)),
+            ]
         w = w / w.sum() if abs(w.sum()) > 1e-9 else w
         shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
         words = f"the gradients of {parts} parts of the batch with the weights {shown}"
@@ -161,10 +166,13 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
     return []
 
 
-def _summed(lane: Lane, parts: int, weights: object) -> Callable[[SeenUpdate], LeafArrays]:
+def _summed(
+    lane: Lane, parts: int, weights: object, top: float = 1.0, limit: float = 1.0
+) -> Callable[[SeenUpdate], LeafArrays]:
     def make(update: SeenUpdate) -> LeafArrays:
         made, leaves = _of_parts(lane, update, parts), list(update.gradient)
-        shares = weights if weights is not None else [1 / float(np.linalg.norm(joined(one, leaves))) for one in made]
+        norms = [float(np.linalg.norm(joined(one, leaves))) for one in made]
+        shares = weights if weights is not None else [min(top, limit / norm) for norm in norms]
         return {leaf: sum(w * one[leaf] for w, one in zip(shares, made, strict=True)) for leaf in leaves}  # type: ignore[call-overload]
 
     return make

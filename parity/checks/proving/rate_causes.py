@@ -9,6 +9,7 @@ import numpy as np
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.schedule_forms import is_shifted, later_rates
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 
@@ -55,7 +56,9 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
             moved = [at for at in rates if at < done - 1 and rates.get(at + other - done + 1, rates[at]) != rates[at]]
             if moved or not used or other not in rates:
                 continue
-            if abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
+            if abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0 and is_shifted(
+                walk, rates_of, other - done + 1
+            ):
                 return (
                     f"schedule: off by one step: update {done} of the port uses {words} "
                     f"({rates[other]:.6g}, not {used:.6g})"
@@ -63,7 +66,7 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
         if used:
             shown = f"{factor * used:.6g} there, {used:.6g} here"
             when = f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update"
-            return f"{when}: {shown} ({factor:.6g} times)"
+            return f"{when}: {shown} ({factor:.6g} times){later_rates(walk, rates_of)}"
     when = (
         f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update (schedule)"
     )

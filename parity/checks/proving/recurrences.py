@@ -85,12 +85,10 @@ def divisor_cause(walk: TwoWalks) -> str:
     second moment, or its square one of the second moment where epsilon is under the root.
     """
     lines: list[tuple[bool, float, float]] = []
-    kept = 0.0
     for lane in walk.lanes[:2]:
         second = _second(lane)
         if second is None:
             return ""
-        kept = second.kept
         start, moment = lane.moments[0].slots[MODEL], lane.moments[1].slots
         gradient = _gradient(lane, 0)
         leaves = [leaf for leaf in gradient if leaf in moment[second.slot]]
@@ -114,10 +112,6 @@ def divisor_cause(walk: TwoWalks) -> str:
         if abs(sizes[0] - sizes[1]) > 1e-3 * max(map(abs, sizes)):
             return f"epsilon of the optimizer: {abs(sizes[0]):.4g} here, {abs(sizes[1]):.4g} there"
         return ""
-    if 0.0 < kept < 1.0:
-        for who, value in (("the port", ratio), ("the trainer", 1.0 / ratio)):
-            if abs(value - (1.0 - kept) ** -0.5) <= 1e-4 * value:
-                return f"bias correction: {who} divides the second moment by one less its decay, the other does not"
     return ""  # a rate, which the moves themselves tell
 
 

@@ -30,6 +30,8 @@ class TrustForm:
     scaled: bool = True
     """Whether decay is scaled by the ratio."""
     decays: bool = False
+    share: float = 0.0
+    """Of the parameters that decay adds to what is scaled; 0 where leaves have several."""
     plain: frozenset[str] = frozenset()
     """Leaves that move at one rate beside leaves with a ratio."""
     above: bool = False
@@ -46,7 +48,7 @@ def trust_form(form: MoveForm) -> TrustForm | None:
     plain = frozenset().union(*(one.plain for one in found if one is not None))
     if first.kind == "none" and _of_all(form):
         return TrustForm("all")
-    return TrustForm(first.kind, first.inside, first.scaled, first.decays, plain,
+    return TrustForm(first.kind, first.inside, first.scaled, first.decays, first.share, plain,
                      any(one.above for one in found if one is not None))  # fmt: skip
 
 
@@ -74,7 +76,7 @@ def _at(leaves: Mapping[str, LeafMove]) -> TrustForm | None:
         ratios = {leaf: one.rate * (one.size_decayed if inside else one.size) / one.params
                   for leaf, one in known.items()}  # fmt: skip
         if one_value(ratios, SAME) is not None:
-            return TrustForm("leaf", inside or not decays, not decays or shares is not None, decays)
+            return TrustForm("leaf", inside or not decays, not decays or shares is not None, decays, shares or 0.0)
     return next((found for inside in (True, False) if (found := _in_part(known, inside)) is not None), None)
 
 
@@ -87,7 +89,8 @@ def _in_part(known: Mapping[str, LeafMove], inside: bool) -> TrustForm | None:
         if len(held) >= 2 and one_value(rest, SAME) is not None:
             decays = any(known[leaf].decay for leaf in held)
             shares = one_value({leaf: known[leaf].decay / known[leaf].rate for leaf in held if known[leaf].decay}, 1e-6)
-            return TrustForm("leaf", inside or not decays, not decays or shares is not None, decays, frozenset(rest),
+            return TrustForm("leaf", inside or not decays, not decays or shares is not None, decays,
+                             shares or 0.0, frozenset(rest),
                              any(ratios[leaf] > middle * (1 + SAME) for leaf in rest))  # fmt: skip
     return None
 
@@ -102,15 +105,22 @@ def trust_cause(one: TrustForm | None, two: TrustForm | None) -> str:
     if one is None or two is None or one.kind == two.kind == "none":
         return ""
     if one.kind != two.kind:
-        words = {"none": "no such ratio", "all": "by the norms of all leaves together", "leaf": "leaf by leaf"}
-        return (
-            f"trust ratio: the update is scaled by the norm of the parameters over its own (LAMB, LARS) "
-            f"{words[one.kind]} here, {words[two.kind]} there"
-        ).replace("scaled by the norm of the parameters over its own (LAMB, LARS) no", "scaled by no")
+        ratio = "scaled by the norm of the parameters over that of the update (LAMB, LARS)"
+        words = {"none": "one rate for all leaves", "all": f"they are {ratio}, of all leaves together",
+                 "leaf": f"each leaf is {ratio}"}  # fmt: skip
+        return f"trust ratio: {words[one.kind]} here, {words[two.kind]} there"
     if one.decays and two.decays and (one.inside, one.scaled) != (two.inside, two.scaled):
         said = [f"{'in' if form.inside else 'not in'} its norm and {'scaled' if form.scaled else 'not scaled'} by it"
                 for form in (one, two)]  # fmt: skip
         return f"trust ratio: weight decay is {said[0]} here, {said[1]} there"
+    if one.decays != two.decays:
+        who, other = ("the trainer", "the port") if one.decays else ("the port", "the trainer")
+        return f"weight decay: {who} adds a share of the parameters to what its trust ratio scales, {other} none"
+    if one.share and two.share and abs(one.share - two.share) > 1e-5 * one.share:
+        return (
+            "weight decay: another strength: the port adds "
+            f"{two.share / one.share:.6g} times as much of the parameters to what the trust ratio scales"
+        )
     if one.plain != two.plain:
         more = two.plain - one.plain
         who, form = ("the port", two) if more else ("the trainer", one)

@@ -1,0 +1,84 @@
+"""Moves by the sign of a mix of a moment and the gradient, as Lion makes them: which mixes give all signs.
+
+Signs tell no number, but bounds of one: a share of the moment before the update at which an element would turn. Two
+runs whose bounds do not meet take other mixes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from parity.checks.proving.effective import fitted
+from parity.checks.proving.seen import SeenUpdate, joined, seen_updates
+from parity.checks.proving.walk import TwoWalks
+
+__all__ = ["sign_cause"]
+
+FIT = 1e-9
+"""How far a move may be from a sign times a rate, and a share of the parameters, relative to its largest element."""
+
+SHARES = (0.9, 0.95, 0.8, 0.99, 0.5, 0.98, 0.0)
+"""From which the signs of a move are read where it decays too: each is tried, and counts where it gives the move."""
+
+
+def sign_cause(walk: TwoWalks) -> str:
+    """Return that two take the sign of other mixes of moment and gradient, or one of them no sign."""
+    ends = [_bounds(walk, at) for at in (0, 1)]
+    if ends[0] is None and ends[1] is None:
+        return ""
+    if ends[0] is None or ends[1] is None:
+        who, other, at = ("the trainer", "the port", 1) if ends[1] is None else ("the port", "the trainer", 0)
+        moves = [joined(update.move, list(update.move)) for update in seen_updates(walk, at)[:3]]
+        if any(np.unique(np.abs(move).round(14)).size < move.size // 2 for move in moves):
+            return ""
+        return f"sign: {who} moves every element by the same number (the sign of a moment, as Lion), {other} does not"
+    (low, high), (below, above) = ends
+    if low > above or below > high:
+        return (
+            f"sign: of the moment before the update and the gradient, the sign is taken of a mix with a share between "
+            f"{low:.4g} and {high:.4g} of the moment here, between {below:.4g} and {above:.4g} there (beta1, or a "
+            "moment that is updated first)"
+        )
+    return ""
+
+
+def _bounds(walk: TwoWalks, at: int) -> tuple[float, float] | None:
+    """Return between which shares of the moment the signs of all moves lie; None where they are no such signs."""
+    updates = seen_updates(walk, at)
+    for slot in updates[-1].kept if updates else ():
+        low, high = 0.0, 1.0
+        for update in updates:
+            found = _ends(update, slot)
+            if found is None:
+                break
+            low, high = max(low, found[0]), min(high, found[1])
+        else:
+            if low < high:
+                return low, high
+    return None
+
+
+def _ends(update: SeenUpdate, slot: str) -> tuple[float, float] | None:
+    leaves = list(update.gradient)
+    u, p, g, m = (joined(one, leaves) for one in (update.move, update.before, update.gradient, update.held[slot]))
+    size = float(np.abs(u).max(initial=0.0))
+    signs = None
+    if size and float(np.abs(np.abs(u) - size).max()) <= FIT * size:
+        signs = -np.sign(u)
+    else:
+        for share in SHARES:
+            made = np.sign(share * m + (1 - share) * g)
+            parts = fitted([made, p], u, FIT)
+            if parts is not None and parts[0] < 0.0:
+                signs = made
+                break
+    if signs is None:
+        return None
+    # share * m + (1 - share) * g has the sign of the move: where both agree in sign any share has it
+    a, b = signs * m, signs * g
+    if ((a < 0.0) & (b < 0.0)).any():
+        return None
+    turns = (a < 0.0) | (b < 0.0)
+    ends = b[turns] / (b[turns] - a[turns])
+    falls = a[turns] < 0.0  # the moment is against the sign: its share is below
+    return max([0.0, *ends[~falls]]), min([1.0, *ends[falls]])
