@@ -232,7 +232,7 @@ FAULTS = {
     "agc: whole leaf": F("momentum", {"rate": 0.05, "clip": ("agc", 0.02)}, {"clip": ("agc leaf", 0.02)},
                          r"adaptive.*(leaf|whole)", r"adaptive"),
     "agc: factor": F("momentum", {"rate": 0.05, "clip": ("agc", 0.02)}, {"clip": ("agc", 0.01)},
-                     r"adaptive.*0\.01", r"adaptive"),
+                     r"adaptive.*(0\.01|0\.5 times)", r"adaptive"),
     "agc: absent": F("adam", {"clip": ("agc", 0.02)}, {"clip": ("norm", 1e9)}, r"adaptive"),
     "agc: for a norm": F("adam", {"clip": ("agc", 0.02)}, {"clip": ("norm", 0.2)}, r"adaptive"),
     # accumulation

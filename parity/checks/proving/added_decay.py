@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from parity.checks.proving.effective import TakenParts, one_value
+from parity.checks.proving.effective import FEWEST, TakenParts, one_value
 from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
@@ -35,7 +35,8 @@ def added_decay_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, gradi
               for one in (here, there)]  # fmt: skip
     if None in shares or abs(shares[0] - shares[1]) <= SAME * abs(shares[0]):  # type: ignore[operator,arg-type]
         return ""
-    scales = [one_value(one.gradient, SAME) for one in (here, there)]
+    scales = [one_value({leaf: part for leaf, part in one.gradient.items() if gradient[leaf].size >= FEWEST}, SAME)
+              for one in (here, there)]  # fmt: skip
     if None in scales or abs(scales[0] - scales[1]) > SAME * abs(scales[0]):  # type: ignore[operator,arg-type]
         return ""  # a gradient that is scaled beside its decay is another thing
     return f"decay: {shares[0]:.6g} of the parameters is added to the gradient (L2) here, {shares[1]:.6g} there"
@@ -68,7 +69,8 @@ def _in_one(walk: TwoWalks, here: TakenParts, there: TakenParts, sets: list[set[
 
 def _clipped_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:
     """Return that one clips the gradient with its decay, the other before decay is added: both to one norm."""
-    leaves = [leaf for leaf, part in here.gradient.items() if part and there.gradient.get(leaf)]
+    leaves = [leaf for leaf, part in here.gradient.items()
+              if part and there.gradient.get(leaf) and gradient[leaf].size >= FEWEST]  # fmt: skip
     scales = [one_value({leaf: one.gradient[leaf] for leaf in leaves}, SAME) for one in (here, there)]
     if None in scales or abs(scales[0] - scales[1]) <= SAME * abs(scales[0]):  # type: ignore[operator,arg-type]
         return ""

@@ -11,6 +11,7 @@ import numpy as np
 from parity.checks.proving.effective import TakenParts, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["clip_cause", "clip_values_cause", "whole_times"]
@@ -41,7 +42,7 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
         if whole[other] and 0.0 < scales[at] < 1.0 and not whole_times(scales[at], ONE):
             return (
                 f"clipping: {names[at]} clips the norm of the gradients ({norm:.6g}) to {scales[at] * norm:.6g}, "
-                f"{names[other]} does not clip it"
+                f"{names[other]} {_clips_update(walk, other)}"
             )
         times = whole_times(scales[other], ONE)
         if times and 0.0 < scales[at] < 1.0 and not whole_times(scales[at], ONE):
@@ -58,6 +59,20 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
             )
         return f"clipping: largest norm of the gradients {sizes[0]:.6g} here, {sizes[1]:.6g} there"
     return ""
+
+
+def _clips_update(walk: TwoWalks, at: int) -> str:
+    """Return what one that does not clip its gradients does: its updates may all have one norm instead."""
+    form = move_form(walk, at)
+    sizes = {}
+    for step, (size, _) in (form.wholes if form is not None else {}).items():
+        rate = one_value({leaf: one.rate for leaf, one in form.moves[step].items()}, ONE)  # type: ignore[union-attr]
+        decays = any(one.decay for one in form.moves[step].values())  # type: ignore[union-attr]
+        sizes[str(step)] = 0.0 if rate is None or decays else rate * size
+    size = one_value(sizes, ONE) if len(sizes) > 2 else None
+    if size:
+        return f"the norm of its update, which is {size:.6g} at each of the first {len(sizes)}"
+    return "does not clip it"
 
 
 def clip_values_cause(walk: TwoWalks) -> str:

@@ -190,8 +190,8 @@ def _held(form: GradientForm, seen: Observed, updates: list[SeenUpdate]) -> Grad
         return None
     tried = [form]
     if form.freed is not None and not seen.slot:
-        scales = {float(f"{_scale_of(update, seen, leaf):.6g}"): _scale_of(update, seen, leaf)
-                  for update in updates[1:] for leaf in leaves if update.gradient[leaf].size >= FEWEST}  # fmt: skip
+        each = [_scale_of(update, seen, leaf) for update in updates[1:] for leaf in leaves]
+        scales = {float(f"{scale:.6g}"): scale for scale in each}
         tried += [form.freed(scale) for scale in scales.values() if scale > 0.0]
     elif form.freed is not None:
         tried += [form.freed(scale) for scale in (1.0, *WEIGHTS)]

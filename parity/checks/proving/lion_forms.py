@@ -33,7 +33,8 @@ def sign_cause(walk: TwoWalks) -> str:
             return ""
         return f"sign: {who} moves every element by the same number (the sign of a moment, as Lion), {other} does not"
     (low, high), (below, above) = ends
-    if low > above or below > high:
+    # one element that turns is the end of both: from one state it lies on either side
+    if low >= above * (1 - FIT) or below >= high * (1 - FIT):
         return (
             f"sign: of the moment before the update and the gradient, the sign is taken of a mix with a share between "
             f"{low:.4g} and {high:.4g} of the moment here, between {below:.4g} and {above:.4g} there (beta1, or a "

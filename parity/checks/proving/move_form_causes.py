@@ -291,7 +291,36 @@ def _decay_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
             f"weight decay: {who} takes the same share of the parameters at each update, {other} one that moves with "
             f"its rate (schedule): {shown[0]} here, {shown[1]} there"
         )
+    return _unscaled(walk, one, ratios) if same else ""
+
+
+def _unscaled(walk: TwoWalks, one: MoveForm, ratios: Mapping[int, float | None]) -> str:
+    """Return that one decays by as much more as the other's rate is below 1: it does not multiply by the rate."""
+    rates = _own_rates(walk.lanes[0], one)
+    for who, other, power in (("the port", "the trainer", 1), ("the trainer", "the port", -1)):
+        known = [(ratio**power, rates[at]) for at, ratio in ratios.items() if ratio and rates.get(at)]
+        if len(known) > 1 and all(abs(ratio * rate - 1.0) <= 1e-4 for ratio, rate in known):
+            return (
+                f"weight decay: {who}'s is {known[0][0]:.6g} times {other}'s, one over the rate: {other} multiplies it by "
+                f"the rate ({known[0][1]:.6g}), {who} does not"
+            )
     return ""
+
+
+def _own_rates(lane: Lane, form: MoveForm) -> dict[int, float]:
+    """Return the rate of each update, bias corrections taken out, where it is one number at all of them."""
+    updates = sorted(form.moves)
+    ones = _betas(lane, form.top, 1, updates) if form.top and form.under else None
+    twos = _betas(lane, form.under, 2, updates) if form.under else None
+    plain = {at: one_value({leaf: one.rate for leaf, one in form.moves[at].items()}, SAME) for at in updates}
+    if None in plain.values():
+        return {}
+    for first, second in ((None, None), (ones, twos)):
+        found = {at: float(plain[at] or 0.0) * (1 - _power(first, at) if first else 1.0)
+                 / ((1 - _power(second, at)) ** 0.5 if second else 1.0) for at in updates}  # fmt: skip
+        if one_value({str(at): rate for at, rate in found.items()}, SAME) is not None:
+            return found
+    return {}
 
 
 def _places(decays: list[dict[str, float]], on: list[set[str]], leaves: list[str]) -> str:

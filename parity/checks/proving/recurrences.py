@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from parity.checks.proving.effective import FEWEST, MomentShares, fitted
 from parity.checks.proving.lockstep import MODEL, Lane
+from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks, scaled
 
@@ -46,7 +47,19 @@ def second_moment_cause(walk: TwoWalks) -> str:
     if sums[0] != sums[1]:
         return f"second moment: {here.slot} is {words[0]} here, {there.slot} {words[1]} there"
     if abs(here.kept - there.kept) > SAME:
-        return f"beta2: the second moment keeps {here.kept:.6g} of itself here, {there.kept:.6g} there"
+        said = f"beta2: the second moment keeps {here.kept:.6g} of itself here, {there.kept:.6g} there"
+        return said + _first_moments(walk, here.slot)
+    return ""
+
+
+def _first_moments(walk: TwoWalks, second: str) -> str:
+    """Return that what first moments keep of themselves differs too, as the end of a sentence."""
+    for slot, (since, gap) in walk.suspects.items():
+        if since > 2 or slot in (MODEL, second) or not gap.other:
+            continue
+        one, two = (shares_of(lane, name, 2) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False))
+        if one is not None and two is not None and abs(one.kept - two.kept) > SAME:
+            return f"; beta1 too: the first moment keeps {one.kept:.6g} of itself here, {two.kept:.6g} there"
     return ""
 
 
