@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from parity.checks.proving.effective import TakenParts, one_value
+from parity.checks.proving.effective import FEWEST, TakenParts, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import move_form
@@ -31,11 +31,14 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
     """
     scales = []
     for at, taken in ((0, here), (1, there)):
-        part, shares = one_value(taken.gradient, ONE), shares_of(walk.lanes[at], taken.slot, 2)
+        held = walk.lanes[at].moments[1].slots[taken.slot]
+        several = {leaf: one for leaf, one in taken.gradient.items() if leaf not in held or held[leaf].size >= FEWEST}
+        part, shares = one_value(several or taken.gradient, ONE), shares_of(walk.lanes[at], taken.slot, 2)
         if part is None or shares is None or not 0.0 <= shares.kept < 1.0:
             return ""
         # beside a second moment the first is a mean, of which the gradient is one less what is kept
-        scales.append(part / (1.0 - shares.kept) if taken.square else part)
+        mean = taken.square or abs(shares.taken - (1.0 - shares.kept)) <= ONE * abs(shares.taken)
+        scales.append(part / (1.0 - shares.kept) if mean else part)
     whole = [abs(scale - 1.0) <= ONE for scale in scales]
     names = ("the trainer", "the port")
     for at, other in ((0, 1), (1, 0)):

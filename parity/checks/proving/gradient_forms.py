@@ -54,10 +54,11 @@ class Observed:
         if not self.slot:
             parts = fitted_any([joined(update.gradient, leaves)], decays, joined(self.first(update), leaves), FIT)
             return parts[-1] if parts is not None else 0.0
-        columns = [joined(one, leaves) for one in (update.held[self.slot], update.gradient)]
+        columns = [joined(update.held[self.slot], leaves), joined(update.gradient, leaves) ** self.power]
         columns = columns if np.any(columns[0]) else columns[1:]
-        parts = fitted_any(columns, decays, joined(update.kept[self.slot], leaves), FIT)
-        return parts[-1] if parts is not None else 0.0
+        more = decays if self.power == 1 else [[]]
+        parts = fitted_any(columns, more, joined(update.kept[self.slot], leaves), FIT)
+        return max(parts[-1], 0.0) ** (1 / self.power) if parts is not None else 0.0
 
     def makes(self, update: SeenUpdate, made: LeafArrays) -> bool:
         """Return whether a later update holds a share of itself before and one of a gradient."""
@@ -109,7 +110,7 @@ def _scale_cause(walk: TwoWalks, seen: Observed, other: Observed) -> str:
     for at, one in ((0, seen), (1, other)):
         updates = seen_updates(walk, at)[:3]
         known = [one.scale(update) for update in updates]
-        if len(updates) < 3 or any(not scale for scale in known) or one.power != 1:
+        if len(updates) < 3 or any(not scale for scale in known) or one.power != seen.power:
             return ""
         scales.append(np.array(known))
         norms.append(np.array([np.linalg.norm(joined(update.gradient, list(update.gradient))) for update in updates]))
@@ -127,9 +128,10 @@ def _scale_cause(walk: TwoWalks, seen: Observed, other: Observed) -> str:
                 f"clipping: {who} scales the gradients to one norm at every update, also where theirs is below it "
                 f"({norms[at][0]:.6g} at the first), {name} does not"
             )
-        if moves:
+        if moves or seen.power == 2:  # of a first moment the weight of the gradient is told elsewhere
+            size = sizes[0] if moves else sizes[0] / scales[1 - at][0]
             return (
-                f"clipping: {who} clips the norm of the gradients ({norms[at][0]:.6g}) to {sizes[0]:.6g}, {name} "
+                f"clipping: {who} clips the norm of the gradients ({norms[at][0]:.6g}) to {size:.6g}, {name} "
                 "does not clip it"
             )
     if moves and all(np.ptp(s * n) <= 1e-5 * (s * n).max() and np.ptp(n) > 1e-3 * n.max()
@@ -191,10 +193,15 @@ def _held(form: GradientForm, seen: Observed, updates: list[SeenUpdate]) -> Grad
     tried = [form]
     if form.freed is not None and not seen.slot:
         each = [_scale_of(update, seen, leaf) for update in updates[1:] for leaf in leaves]
+        # under a rate that moves what is not clipped is known beside what is: the largest of one update
+        for update in updates[1:]:
+            own = {leaf: _scale_of(update, seen, leaf) for leaf in leaves}
+            most = max(scale * float(np.linalg.norm(update.gradient[leaf])) for leaf, scale in own.items())
+            each += [form.limit / most * scale for scale in own.values()] if most > 0.0 else []
         scales = {float(f"{scale:.6g}"): scale for scale in each}
         tried += [form.freed(scale) for scale in scales.values() if scale > 0.0]
     elif form.freed is not None:
-        tried += [form.freed(scale) for scale in (1.0, *WEIGHTS)]
+        tried += [form.freed(weight ** (1 / seen.power)) for weight in (1.0, *WEIGHTS)]
     for one in tried:
         if all(seen.makes(update, one.make(update)) for update in updates[1:]):
             return one

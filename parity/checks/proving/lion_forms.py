@@ -7,9 +7,11 @@ runs whose bounds do not meet take other mixes.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from parity.checks.proving.effective import fitted
-from parity.checks.proving.seen import SeenUpdate, joined, seen_updates
+from parity.checks.proving.effective import FEWEST, fitted
+from parity.checks.proving.move_forms import move_form
+from parity.checks.proving.seen import SeenUpdate, seen_updates
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["sign_cause"]
@@ -28,8 +30,8 @@ def sign_cause(walk: TwoWalks) -> str:
         return ""
     if ends[0] is None or ends[1] is None:
         who, other, at = ("the trainer", "the port", 1) if ends[1] is None else ("the port", "the trainer", 0)
-        moves = [joined(update.move, list(update.move)) for update in seen_updates(walk, at)[:3]]
-        if any(np.unique(np.abs(move).round(14)).size < move.size // 2 for move in moves):
+        form = move_form(walk, at)
+        if form is None or form.signed:
             return ""
         return f"sign: {who} moves every element by the same number (the sign of a moment, as Lion), {other} does not"
     (low, high), (below, above) = ends
@@ -60,26 +62,38 @@ def _bounds(walk: TwoWalks, at: int) -> tuple[float, float] | None:
 
 
 def _ends(update: SeenUpdate, slot: str) -> tuple[float, float] | None:
-    leaves = list(update.gradient)
-    u, p, g, m = (joined(one, leaves) for one in (update.move, update.before, update.gradient, update.held[slot]))
+    """Return the bounds of one update; None where the moves of a leaf are no signs times one rate of the leaf."""
+    low, high = 0.0, 1.0
+    for leaf, move in update.move.items():
+        u, p, g, m = (one.ravel() for one in (move, update.before[leaf], update.gradient[leaf], update.held[slot][leaf]))
+        signs = _signs(u, p, g, m)
+        if signs is None:
+            return None
+        # share * m + (1 - share) * g has the sign of the move: where both agree in sign any share has it
+        a, b = signs * m, signs * g
+        if ((a < 0.0) & (b < 0.0)).any():
+            return None
+        turns = (a < 0.0) | (b < 0.0)
+        ends = b[turns] / (b[turns] - a[turns])
+        falls = a[turns] < 0.0  # the moment is against the sign: its share is below
+        low, high = max([low, *ends[~falls]]), min([high, *ends[falls]])
+    return low, high
+
+
+def _signs(
+    u: NDArray[np.float64], p: NDArray[np.float64], g: NDArray[np.float64], m: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Return the signs that a move has the other way round; None where it is no sign times a rate."""
     size = float(np.abs(u).max(initial=0.0))
-    signs = None
-    if size and float(np.abs(np.abs(u) - size).max()) <= FIT * size:
-        signs = -np.sign(u)
-    else:
-        for share in SHARES:
-            made = np.sign(share * m + (1 - share) * g)
-            parts = fitted([made, p], u, FIT)
-            if parts is not None and parts[0] < 0.0:
-                signs = made
-                break
-    if signs is None:
+    if not size:
         return None
-    # share * m + (1 - share) * g has the sign of the move: where both agree in sign any share has it
-    a, b = signs * m, signs * g
-    if ((a < 0.0) & (b < 0.0)).any():
-        return None
-    turns = (a < 0.0) | (b < 0.0)
-    ends = b[turns] / (b[turns] - a[turns])
-    falls = a[turns] < 0.0  # the moment is against the sign: its share is below
-    return max([0.0, *ends[~falls]]), min([1.0, *ends[falls]])
+    if u.size > 1 and float(np.abs(np.abs(u) - size).max()) <= FIT * size:
+        return -np.sign(u)
+    if u.size < FEWEST:
+        return np.zeros_like(u)  # a single element shows no sign beside a decay: it bounds nothing
+    for share in SHARES:
+        made = np.sign(share * m + (1 - share) * g)
+        parts = fitted([made, p], u, FIT)
+        if parts is not None and parts[0] < 0.0:
+            return made
+    return None

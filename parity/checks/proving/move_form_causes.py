@@ -12,6 +12,7 @@ import numpy as np
 
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.lockstep import Lane
+from parity.checks.proving.bias_forms import betas_of, corrections, power_of
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
 from parity.checks.proving.slots import names_of
@@ -41,18 +42,66 @@ def move_forms_cause(walk: TwoWalks) -> str:
     if one.top and two.top and not (one.under or two.under or one.mixed or two.mixed):
         inner = entering_form(walk, 0, one.top), entering_form(walk, 1, two.top)
         if inner[0] is not None and inner[1] is not None and (inner[0].under or inner[1].under):
-            cause = _direction_cause(*inner) or _epsilon_cause(walk, *inner)
+            cause = _direction_cause(walk, *inner) or _epsilon_cause(walk, *inner)
             if cause:
                 return cause
-    if cause := _direction_cause(one, two) or trust_cause(trust_form(one), trust_form(two)):
+    trusts = trust_form(one), trust_form(two)
+    if cause := _direction_cause(walk, one, two) or trust_cause(*trusts):
         return cause
     ratios = _ratios(walk, one, two)
+    if all(trust is not None and trust.kind == "leaf" for trust in trusts):
+        # a ratio of norms takes any factor out: what is left of it is in how much decay there is beside the direction
+        shares = [trust.shares for trust in trusts if trust is not None]
+        ratios = {at: {"": shares[0][at] / shares[1][at]} for at in ratios
+                  if shares[0].get(at) and shares[1].get(at)}  # fmt: skip
+    equal = all(abs(value - 1.0) <= SAME for each in ratios.values() for value in each.values())
     return (
-        _correction_cause(walk, one, two, ratios) or _epsilon_cause(walk, one, two) or _decay_cause(walk, one, two)
+        _correction_cause(walk, one, two, ratios) or (_epsilon_cause(walk, one, two) if equal else "")
+        or _decay_cause(walk, one, two) or _scaled_cause(one, two, ratios) or _groups_cause(ratios)
+    )  # fmt: skip
+
+
+def _scaled_cause(one: MoveForm, two: MoveForm, ratios: Rates) -> str:
+    """Return that one moves by a multiple of the gradient alone, its decay alike: no rate does that."""
+    factors = {str(at): one_value(each, SAME) for at, each in ratios.items() if each}
+    if len(factors) < 2 or None in factors.values():
+        return ""
+    factor = one_value(factors, SAME)  # type: ignore[arg-type]
+    decays = [{one.decay for leaves in form.moves.values() for one in leaves.values()} for form in (one, two)]
+    if factor is None or abs(factor - 1.0) <= SAME or one.top or one.under or two.top or two.under:
+        return ""
+    values = [one_value({str(at): decay for at, decay in enumerate(each)}, 1e-5) for each in decays]
+    if values[0] and values[1] and abs(values[0] - values[1]) <= 1e-5 * values[0]:
+        return (
+            f"accumulation: the port moves by {factor:.6g} times as much of the gradient, its decay is alike: the "
+            "gradients are scaled, and not the rate"
+        )
+    return ""
+
+
+def _groups_cause(ratios: Rates) -> str:
+    """Return that single leaves move at other rates, by the same factors at every update."""
+    first = ratios[min(ratios)] if ratios else {}
+    other = {leaf: factor for leaf, factor in first.items() if abs(factor - 1.0) > SAME}
+    kinds: list[float] = []
+    for factor in other.values():
+        if not any(abs(factor - kind) <= SAME * abs(kind) for kind in kinds):
+            kinds.append(factor)
+    if not other or len(kinds) > 2 or len(other) == len(first) == len(kinds) or len(ratios) < 2:
+        return ""
+    if len(other) == len(first) and len(kinds) == 1:
+        return ""  # one rate for all
+    for each in ratios.values():
+        if each.keys() != first.keys() or any(abs(each[leaf] - first[leaf]) > SAME * abs(first[leaf]) for leaf in first):
+            return ""
+    shown = ", ".join(
+        f"{names_of([leaf for leaf in other if abs(other[leaf] - kind) <= SAME * abs(kind)])} by {kind:.6g} times"
+        for kind in kinds
     )
+    return f"learning rate of the first update, of groups: the port moves {shown} what the trainer does"
 
 
-def _direction_cause(one: MoveForm, two: MoveForm) -> str:
+def _direction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
     """Return that two move by other things: by signs, ahead of a momentum, or divided by another root."""
     if one.signed != two.signed:
         who, other = ("the trainer", "the port") if one.signed else ("the port", "the trainer")
@@ -64,21 +113,8 @@ def _direction_cause(one: MoveForm, two: MoveForm) -> str:
             f"SAM: the step of {who} is taken from the ascended point, {up:.6g} up the gradient, which it does not take "
             f"back; {other} steps from the parameters"
         )
-    if any(one.rate * one.ahead < 0.0 for form in (one, two) for at, each in form.moves.items() if at > 1
-           for one in each.values()):  # fmt: skip
-        return ""  # nothing moves ahead of a momentum by going back
-    if bool(one.under) == bool(two.under) and one.mixed != two.mixed:
-        who, other = ("the trainer", "the port") if one.mixed else ("the port", "the trainer")
-        return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone"
-    if one.mixed and two.mixed and bool(one.under) == bool(two.under):
-        aheads = [_one_number(form, lambda leaf: leaf.ahead) for form in (one, two)]
-        for at in sorted(aheads[0].keys() & aheads[1].keys()):
-            a, b = aheads[0][at], aheads[1][at]
-            if at > 1 and a is not None and b is not None and abs(a - b) > SAME * max(abs(a), abs(b)):
-                return (
-                    f"Nesterov: at update {at} the moment has {a:.4g} times as much of the gradient added here, "
-                    f"{b:.4g} times there"
-                )
+    if bool(one.under) == bool(two.under) and (cause := _nesterov_cause(walk, one, two)):
+        return cause
     if one.under and two.under and bool(one.mean) != bool(two.mean):
         who, mean = ("the trainer", one.mean) if one.mean else ("the port", two.mean)
         return f"second moment: {who} takes the square of {mean} from it (centred), the other does not"
@@ -88,9 +124,39 @@ def _direction_cause(one: MoveForm, two: MoveForm) -> str:
     return ""
 
 
+def _nesterov_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
+    """Return that one moves ahead of its momentum and the other not, or by another share of it."""
+    aheads = [_one_number(form, lambda leaf: leaf.ahead) for form in (one, two)]
+    # the gradient is added to a momentum, the momentum before taken from it: all else is no such step
+    signs = {"gradient": 1.0, "before": -1.0, "": 0.0}
+    for form, ahead in zip((one, two), aheads, strict=True):
+        if any(at > 1 and (share is None or share * signs[form.mixed] < 0.0) for at, share in ahead.items()):
+            return ""
+    if bool(one.mixed) != bool(two.mixed):
+        who, other = ("the trainer", "the port") if one.mixed else ("the port", "the trainer")
+        return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone"
+    if not one.mixed or one.mixed != two.mixed:
+        return ""
+    for at in sorted(aheads[0].keys() & aheads[1].keys()):
+        a, b = aheads[0][at], aheads[1][at]
+        if at < 2 or a is None or b is None or abs(a - b) <= SAME * max(abs(a), abs(b)):
+            continue
+        kept = [shares_of(lane, form.top, 2) for lane, form in zip(walk.lanes, (one, two), strict=False)]
+        if kept[0] is not None and kept[1] is not None and abs(kept[0].kept - kept[1].kept) > SAME:
+            return f"momentum: it keeps {kept[0].kept:.6g} of itself here, {kept[1].kept:.6g} there (Nesterov)"
+        if one.mixed == "gradient":
+            return (
+                f"Nesterov: at update {at} the moment has {a:.6g} times as much of the gradient added here, {b:.6g} "
+                "times there"
+            )
+        # g + b m is (1 + b) m less b of the momentum before
+        return f"momentum: Nesterov's is {-a / (1 + a):.6g} here, {-b / (1 + b):.6g} there"
+    return ""
+
+
 def _kept_up(form: MoveForm) -> float | None:
     """Return the length by which the parameters are moved up the gradient beside each update; None where not."""
-    if not form.mixed or form.under:
+    if form.mixed != "gradient" or form.under:
         return None
     ups = {str(at): -one.rate * one.ahead * form.gradients[at]
            for at, leaves in form.moves.items() if at > 1 for one in leaves.values()}  # fmt: skip
@@ -135,83 +201,11 @@ def _correction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm, ratios: Rate
     for at, form, who, other, power in ((1, two, "the port", "the trainer", 1),
                                         (0, one, "the trainer", "the port", -1)):  # fmt: skip
         lane = walk.lanes[at]
-        for words, factor in _corrections(lane, form, list(factors)).items():
+        for words, factor in corrections(lane, form, list(factors)).items():
             if all(abs(factor[at] ** power - value) <= SAME * abs(value) for at, value in factors.items()):  # type: ignore[operator,arg-type]
                 found.add(f"bias correction: {words.format(who=who, other=other, times=factors[min(factors)])}")
     # with two updates alone two ways may give the same: then neither is said
     return found.pop() if len(found) == 1 else ""
-
-
-def _corrections(lane: Lane, form: MoveForm, updates: list[int]) -> dict[str, dict[int, float]]:
-    """Return words of an error of bias correction to the factor of each update."""
-    firsts = _betas(lane, form.top, 1, updates) if form.top else None
-    seconds = _betas(lane, form.under, 2, updates) if form.under else None
-    made: dict[str, dict[int, float]] = {}
-    one, two = ({at: 1.0 - _power(each, at) for at in (*updates, updates[-1] + 1)} if each else None
-                for each in (firsts, seconds))  # fmt: skip
-    shown = [f"beta {each[max(each)]:.6g}" if each else "" for each in (firsts, seconds)]
-    if one:
-        made[f"{{who}} does not correct its first moment ({{times:.6g}} times, {shown[0]})"] = one
-    if two:
-        made["{other} divides the second moment by one less its decay, the other does not"] = {
-            at: value**-0.5 for at, value in two.items()
-        }
-    if one and two:
-        made[f"{{who}} does not correct its moments ({{times:.6g}} times, {' and '.join(shown)})"] = {
-            at: one[at] / two[at] ** 0.5 for at in one
-        }
-    steady = [each is None or one_value({str(at): beta for at, beta in each.items()}, SAME) is not None
-              for each in (firsts, seconds)]  # fmt: skip
-    if all(steady) and one and two:
-        made["{who} counts one update more than {other} in it"] = {
-            at: (two[at + 1] / two[at]) ** 0.5 * one[at] / one[at + 1] for at in updates if at + 1 in one
-        }
-    elif all(steady) and one:
-        made["{who} counts one update more than {other} in it"] = {
-            at: one[at] / one[at + 1] for at in updates if at + 1 in one
-        }
-    if firsts and not steady[0] and min(updates) == 1:
-        made["{who} divides by one less the product of the betas of all updates, {other} by one less the power of the "
-             "last (a beta that moves, as under OneCycle)"] = {
-            at: (1.0 - firsts[at] ** at) / (1.0 - float(np.prod([firsts[n] for n in range(1, at + 1)])))
-            for at in updates
-        }  # fmt: skip
-    return {words: each for words, each in made.items() if set(updates) <= each.keys() or set(updates) == {*each}}
-
-
-def _power(betas: Mapping[int, float], at: int) -> float:
-    """Return a beta to the power of the update."""
-    return betas.get(at, betas[max(betas)]) ** at
-
-
-def _betas(lane: Lane, slot: str, power: int, updates: list[int]) -> dict[int, float] | None:
-    """Return what a moment keeps of itself at each update; None where it is no mean of gradients or their squares."""
-    found: dict[int, float] = {}
-    for at in updates:
-        if at == 1:
-            continue
-        shares = shares_of(lane, slot, at, power=power)
-        if shares is None or not 0.0 < shares.kept < 1.0:
-            return None
-        found[at] = float(f"{shares.kept:.9g}")
-    if not found:
-        return None
-    if 1 in updates:  # at the first update it keeps nothing; what it takes tells its beta
-        first = _first_beta(lane, slot, power)
-        found[1] = found[min(found)] if first is None else first
-    return found
-
-
-def _first_beta(lane: Lane, slot: str, power: int) -> float | None:
-    held, gradient = lane.moments[1].slots.get(slot, {}), lane.gradients.get(0, {})
-    leaves = [leaf for leaf in held if leaf in gradient]
-    if not leaves:
-        return None
-    m = np.concatenate([held[leaf].ravel() for leaf in leaves])
-    g = np.concatenate([gradient[leaf].ravel() ** power for leaf in leaves])
-    part = float(g @ m) / max(float(g @ g), 1e-300)
-    fits = float(np.abs(m - part * g).max()) <= 1e-7 * float(np.abs(m).max(initial=0.0))
-    return float(f"{1.0 - part:.9g}") if fits and 0.0 < part < 1.0 else None
 
 
 def _epsilon_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
@@ -225,10 +219,10 @@ def _epsilon_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
     if not _told(one, two):
         return ""
     under = one.place == "under"
-    seconds = [_betas(lane, form.under, 2, updates) for lane, form in zip(walk.lanes, (one, two), strict=False)]
+    seconds = [betas_of(lane, form, updates)[1] for lane, form in zip(walk.lanes, (one, two), strict=False)]
     where = "under" if under else "beside"
     if seconds[0] and seconds[1] and not under:
-        roots = [{at: (1.0 - _power(each, at)) ** 0.5 for at in updates} for each in seconds if each]
+        roots = [{at: (1.0 - power_of(each, at)) ** 0.5 for at in updates} for each in seconds if each]
         sizes = [[form.epsilons[at] / root[at] for at in updates]
                  for form, root in zip((one, two), roots, strict=True)]  # fmt: skip
         plain = [[form.epsilons[at] for at in updates] for form in (one, two)]
@@ -272,7 +266,9 @@ def _decay_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
         return ""
     on = [{leaf for leaf in leaves if all(decays[at][side][leaf] for at in updates)} for side in (0, 1)]
     if on[0] != on[1]:
-        return _places(decays[updates[0]], on, leaves)
+        last = updates[-1]
+        shares = [_by_leaf(walk, form, last, lambda leaf: leaf.decay / leaf.rate, form is two) for form in (one, two)]
+        return _places(decays[updates[0]], on, "{share:.4g} of") or _places(shares, on, "a share of")
     if not on[0]:
         return ""
     ratios = {at: one_value({leaf: decays[at][1][leaf] / decays[at][0][leaf] for leaf in on[0]}, 1e-4)
@@ -310,20 +306,19 @@ def _unscaled(walk: TwoWalks, one: MoveForm, ratios: Mapping[int, float | None])
 def _own_rates(lane: Lane, form: MoveForm) -> dict[int, float]:
     """Return the rate of each update, bias corrections taken out, where it is one number at all of them."""
     updates = sorted(form.moves)
-    ones = _betas(lane, form.top, 1, updates) if form.top and form.under else None
-    twos = _betas(lane, form.under, 2, updates) if form.under else None
+    ones, twos = betas_of(lane, form, updates) if form.under else (None, None)
     plain = {at: one_value({leaf: one.rate for leaf, one in form.moves[at].items()}, SAME) for at in updates}
     if None in plain.values():
         return {}
     for first, second in ((None, None), (ones, twos)):
-        found = {at: float(plain[at] or 0.0) * (1 - _power(first, at) if first else 1.0)
-                 / ((1 - _power(second, at)) ** 0.5 if second else 1.0) for at in updates}  # fmt: skip
+        found = {at: float(plain[at] or 0.0) * (1 - power_of(first, at) if first else 1.0)
+                 / ((1 - power_of(second, at)) ** 0.5 if second else 1.0) for at in updates}  # fmt: skip
         if one_value({str(at): rate for at, rate in found.items()}, SAME) is not None:
             return found
     return {}
 
 
-def _places(decays: list[dict[str, float]], on: list[set[str]], leaves: list[str]) -> str:
+def _places(decays: list[dict[str, float]], on: list[set[str]], words: str) -> str:
     """Return that one decays more leaves than the other, by the share that it has elsewhere."""
     both = on[0] & on[1]
     more = on[1] - on[0] or on[0] - on[1]
@@ -334,7 +329,7 @@ def _places(decays: list[dict[str, float]], on: list[set[str]], leaves: list[str
     if not both or share is None or on[1 - side] - on[side]:
         return ""
     return (
-        f"weight decay: on other leaves: {('the trainer', 'the port')[side]} takes {share:.4g} of "
+        f"weight decay: on other leaves: {('the trainer', 'the port')[side]} takes {words.format(share=share)} "
         f"{names_of(sorted(more))} at an update, the other nothing of {'it' if len(more) == 1 else 'them'}"
     )
 

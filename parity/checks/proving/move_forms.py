@@ -29,6 +29,9 @@ FEW = 3
 EPSILONS = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """From which the epsilon of a form is looked for: each a start of Newton's method, no answer by itself."""
 
+MIXES = ("gradient", "before")
+"""What may be added to a momentum: where the gradient was clipped or has decay in it, the momentum before tells it."""
+
 Arrays = Mapping[str, NDArray[np.float64]]
 
 
@@ -56,8 +59,8 @@ class MoveForm:
 
     top: str
     """What is moved by: a slot, or empty for the gradient itself."""
-    mixed: bool
-    """Whether the gradient is added to it."""
+    mixed: str
+    """What is added to it: the `gradient`, or the same slot `before` the update; empty where nothing is."""
     signed: bool
     under: str
     """The slot by whose root it is divided; empty where by none."""
@@ -79,7 +82,7 @@ class MoveForm:
 @dataclass(frozen=True)
 class _Way:
     top: str
-    mixed: bool
+    mixed: str = ""
     under: str = ""
     mean: str = ""
     place: str = ""
@@ -159,31 +162,33 @@ def _ways(update: SeenUpdate, born: set[str]) -> Iterator[_Way]:
     signed = [slot for slot, one in values.items() if slot in born and (one < 0.0).any()]
     squares = [slot for slot, one in values.items() if not (one < 0.0).any() and np.any(one)]
     for top in (*signed, ""):
-        yield _Way(top, mixed=False)
-    for top in signed:
-        yield _Way(top, mixed=True)
+        yield _Way(top)
+    for mixed in MIXES:
+        for top in signed:
+            yield _Way(top, mixed)
     for top in (*signed, ""):
-        yield _Way(top, mixed=False, sign=True)
-    tops = [*((one, False) for one in (*signed, "")), *((one, True) for one in signed)]
+        yield _Way(top, sign=True)
+    tops = [*((one, "") for one in (*signed, "")), *((one, mixed) for mixed in MIXES for one in signed)]
     for top, mixed in tops:
         for under in squares:
             for place in ("beside", "under"):
                 yield _Way(top, mixed, under, place=place)
     for top in signed:
         for under in squares:
-            yield _Way(top, mixed=False, under=under, place="whole")
+            yield _Way(top, under=under, place="whole")
     for under in squares:
         for mean in signed:
             for top in (*(one for one in signed if one != mean), ""):
                 for place in ("beside", "under"):
-                    yield _Way(top, mixed=False, under=under, mean=mean, place=place)
+                    yield _Way(top, under=under, mean=mean, place=place)
 
 
 def _columns(way: _Way, update: SeenUpdate, leaf: str) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
     """Return what is moved by, [n] each, and what it is divided by the root of, [n]."""
     gradient = update.gradient[leaf].ravel()
     tops = [update.kept[way.top][leaf].ravel() if way.top else gradient]
-    tops += [gradient] if way.mixed else []
+    if way.mixed:
+        tops.append(gradient if way.mixed == "gradient" else update.held[way.top][leaf].ravel())
     if way.sign:
         tops = [np.sign(one) for one in tops]
     under = update.kept[way.under][leaf].ravel() if way.under else np.ones_like(gradient)
@@ -223,7 +228,7 @@ def _whole(way: _Way, update: SeenUpdate, epsilon: float, moves: Mapping[str, Le
 def _fitted(way: _Way, update: SeenUpdate) -> tuple[float, dict[str, LeafMove]] | None:
     """Return epsilon and what each leaf went by; None where the form does not make the move of a leaf."""
     move = update.move
-    width = 1 + way.mixed
+    width = 1 + bool(way.mixed)
     leaves = [leaf for leaf, one in move.items() if one.size > width + 1 and np.any(one)]
     large = [leaf for leaf in leaves if move[leaf].size > width + 1 + FEW]
     if not large:
@@ -252,6 +257,7 @@ def _epsilon(way: _Way, update: SeenUpdate, leaf: str, tops: list[NDArray[np.flo
              ) -> float | None:  # fmt: skip
     """Return the epsilon with which a leaf's move is made, by Newton's method on what is left over."""
     u, p = update.move[leaf].ravel(), update.before[leaf].ravel()
+    tops = [tops[0], *(one for one in tops[1:] if np.any(one))]
     scale = float(np.median(np.sqrt(np.maximum(under, 0.0)))) ** (2 if way.place == "under" else 1)
     best: tuple[float, float] | None = None
     for start in (0.0, *(scale * one for one in EPSILONS)):
@@ -304,6 +310,7 @@ def _leaf_move(update: SeenUpdate, leaf: str, tops: list[NDArray[np.float64]], d
     """Return rate and decay of a leaf; None where they do not make its move."""
     u, p = update.move[leaf].ravel(), update.before[leaf].ravel()
     limit = max(FIT * float(np.abs(u).max()), ROUNDING * float(np.abs(p).max(initial=0.0)))
+    tops = [tops[0], *(one for one in tops[1:] if np.any(one))]  # no momentum is there before the first update
     columns = [one / divisor for one in tops]
     for more in ([], [p]):  # without decay where that is enough
         parts = _solved([*columns, *more], u)

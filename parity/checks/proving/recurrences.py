@@ -44,6 +44,12 @@ def second_moment_cause(walk: TwoWalks) -> str:
         else f"a running mean of squared gradients that keeps {one.kept:.6g} of itself"
         for is_sum, one in zip(sums, (here, there), strict=True)
     ]  # fmt: skip
+    ratio = there.taken / here.taken
+    if abs(here.kept - there.kept) <= SAME and abs(ratio - 1.0) > SAME and (here.kept == 1.0 or sums[0] != sums[1]):
+        return (
+            f"accumulation: the second moment takes {ratio:.6g} times as much of the squared gradient there as here: "
+            f"the gradients of the port are {ratio**0.5:.6g} times the trainer's"
+        )
     if sums[0] != sums[1]:
         return f"second moment: {here.slot} is {words[0]} here, {there.slot} {words[1]} there"
     if abs(here.kept - there.kept) > SAME:

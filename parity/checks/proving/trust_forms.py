@@ -7,7 +7,7 @@ one number times the norm of the parameters over that of what they are moved by 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.move_forms import LeafMove, MoveForm
@@ -32,6 +32,8 @@ class TrustForm:
     decays: bool = False
     share: float = 0.0
     """Of the parameters that decay adds to what is scaled; 0 where leaves have several."""
+    shares: Mapping[int, float] = field(default_factory=dict)
+    """The same of each update."""
     plain: frozenset[str] = frozenset()
     """Leaves that move at one rate beside leaves with a ratio."""
     above: bool = False
@@ -48,7 +50,8 @@ def trust_form(form: MoveForm) -> TrustForm | None:
     plain = frozenset().union(*(one.plain for one in found if one is not None))
     if first.kind == "none" and _of_all(form):
         return TrustForm("all")
-    return TrustForm(first.kind, first.inside, first.scaled, first.decays, first.share, plain,
+    shares = {at: one.share for at, one in zip(form.moves, found, strict=True) if one is not None}
+    return TrustForm(first.kind, first.inside, first.scaled, first.decays, first.share, shares, plain,
                      any(one.above for one in found if one is not None))  # fmt: skip
 
 
@@ -90,7 +93,7 @@ def _in_part(known: Mapping[str, LeafMove], inside: bool) -> TrustForm | None:
             decays = any(known[leaf].decay for leaf in held)
             shares = one_value({leaf: known[leaf].decay / known[leaf].rate for leaf in held if known[leaf].decay}, 1e-6)
             return TrustForm("leaf", inside or not decays, not decays or shares is not None, decays,
-                             shares or 0.0, frozenset(rest),
+                             shares or 0.0, {}, frozenset(rest),
                              any(ratios[leaf] > middle * (1 + SAME) for leaf in rest))  # fmt: skip
     return None
 
@@ -116,10 +119,12 @@ def trust_cause(one: TrustForm | None, two: TrustForm | None) -> str:
     if one.decays != two.decays:
         who, other = ("the trainer", "the port") if one.decays else ("the port", "the trainer")
         return f"weight decay: {who} adds a share of the parameters to what its trust ratio scales, {other} none"
-    if one.share and two.share and abs(one.share - two.share) > 1e-5 * one.share:
+    times = {str(at): two.shares[at] / share for at, share in one.shares.items() if share and two.shares.get(at)}
+    factor = one_value(times, 1e-5) if len(times) > 1 else None
+    if factor is not None and abs(factor - 1.0) > 1e-5:  # one that moves is that of a bias correction
         return (
-            "weight decay: another strength: the port adds "
-            f"{two.share / one.share:.6g} times as much of the parameters to what the trust ratio scales"
+            f"weight decay: another strength: the port adds {factor:.6g} times as much of the parameters to what the "
+            "trust ratio scales"
         )
     if one.plain != two.plain:
         more = two.plain - one.plain

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.proving.effective import FEWEST
+from parity.checks.proving.effective import FEWEST, one_value
 from parity.checks.proving.seen import SeenUpdate
 from parity.checks.proving.slots import LeafArrays, names_of
 
@@ -137,30 +137,43 @@ def unit_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
 def _scales(update: SeenUpdate, seen: LeafArrays, units: _Units) -> dict[str, NDArray[np.float64]] | None:
     """Return the scale of each part, in a shape that goes with its leaf; None where a part has several.
 
-    A share of the parameters of a leaf may be added to it (decay).
+    A share of the parameters of a leaf may be added to it (decay). Parts of one element show none: the share that all
+    other leaves have is taken off them.
     """
+    shares = {leaf: _share(update, leaf, np.asarray(seen[leaf]), units) for leaf in update.gradient}
+    if None in shares.values():
+        return None
+    known = {leaf: share for leaf, share in shares.items()
+             if update.gradient[leaf].size > units.norms(update.gradient[leaf]).size + 1}  # fmt: skip
+    common = one_value(known, 1e-5) if known and all(known.values()) else 0.0  # type: ignore[arg-type]
     found = {}
     for leaf, g in update.gradient.items():
-        axes = units.axes(g)
-        square = (g * g).sum(axes, keepdims=True)
-
-        def scale(one: NDArray[np.float64], g: NDArray[np.float64] = g, axes: tuple[int, ...] = axes,
-                  square: NDArray[np.float64] = square) -> NDArray[np.float64]:  # fmt: skip
-            sums = (g * one).sum(axes, keepdims=True)
-            return np.where(square > 0.0, sums / np.where(square > 0.0, square, 1.0), 0.0)
-
-        o, p = np.asarray(seen[leaf]), update.before[leaf]
-        limit = SAME * float(np.abs(o).max(initial=0.0))
-        left = o - scale(o) * g
-        if float(np.abs(left).max(initial=0.0)) > limit:
-            other = p - scale(p) * g
-            total = float((other * other).sum())
-            share = float((left * other).sum()) / total if total and g.size > square.size + 1 else 0.0
-            if float(np.abs(left - share * other).max(initial=0.0)) > limit:
-                return None
-            o = o - share * p
-        found[leaf] = scale(o)
+        share = shares[leaf] if leaf in known else common
+        found[leaf] = _scale(np.asarray(seen[leaf]) - (share or 0.0) * update.before[leaf], g, units.axes(g))
     return found
+
+
+def _scale(
+    one: NDArray[np.float64], g: NDArray[np.float64], axes: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return how much of a gradient is in each part of an array."""
+    square = (g * g).sum(axes, keepdims=True)
+    made = (g * one).sum(axes, keepdims=True) / np.where(square > 0.0, square, 1.0)
+    return np.asarray(np.where(square > 0.0, made, 0.0))
+
+
+def _share(update: SeenUpdate, leaf: str, o: NDArray[np.float64], units: _Units) -> float | None:
+    """Return which share of the parameters is in a leaf beside scaled parts; None where that does not make it."""
+    g, p = update.gradient[leaf], update.before[leaf]
+    axes = units.axes(g)
+    limit = SAME * float(np.abs(o).max(initial=0.0))
+    left = o - _scale(o, g, axes) * g
+    if float(np.abs(left).max(initial=0.0)) <= limit:
+        return 0.0
+    other = p - _scale(p, g, axes) * g
+    total = float((other * other).sum())
+    share = float((left * other).sum()) / total if total and g.size > units.norms(g).size + 1 else 0.0
+    return share if float(np.abs(left - share * other).max(initial=0.0)) <= limit else None
 
 
 def _clipped(update: SeenUpdate, scales: LeafArrays, units: _Units, *, adaptive: bool) -> GradientForm | None:
