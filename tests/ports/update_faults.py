@@ -100,7 +100,7 @@ FAULTS = {
     "adam: no correction": F("adam", {}, {"bias": (False, False)}, r"^bias correction.*its moments"),
     "adam: first not corrected": F("adam", {}, {"bias": (False, True)}, r"^bias correction.*first"),
     "adam: second not corrected": F("adam", {}, {"bias": (True, False)}, r"^bias correction.*second"),
-    "adam: count one ahead": F("adam", {}, {"shift": 1}, r"^bias correction.*(count|step|ahead)", r"^bias correction"),
+    "adam: count one ahead": F("adam", {}, {"shift": 1}, r"^bias correction.*count", r"^bias correction"),
     "adam: beta1": F("adam", {}, {"b1": 0.8}, r"^beta1"),
     "adam: beta2": F("adam", {}, {"b2": 0.99}, r"^beta2"),
     "adam: both betas": F("adam", {}, {"b1": 0.8, "b2": 0.95}, r"^betas?.*0\.8|^beta1", r"^beta2"),
@@ -172,10 +172,11 @@ FAULTS = {
     "rmsprop: begins at one": F("rmsprop", {"eps": 1e-3}, {"begin_sq": 1.0}, r"begins at"),
     "rmsprop: momentum, not centred": F("rmsprop", {"slots": ("mean", "m"), "eps": 1e-3}, {"slots": ("m",)},
                                         r"centred"),
-    "rmsprop: momentum, epsilon": F("rmsprop", {"slots": ("m",), "eps": 1e-3}, {"eps_at": "under"}, r"^epsilon.*under"),
+    "rmsprop: momentum, epsilon": F("rmsprop", {"slots": ("m",), "eps": 1e-3}, {"eps_at": "under"},
+                                   r"^epsilon.*under"),
     "rmsprop: value": F("rmsprop", {"slots": ("m",), "eps": 1e-3, "clip": ("value", 0.2)}, {"clip": ("value", 0.1)},
                         r"^clipping.*0\.1"),
-    "clip: half the parts": F("adam", CLIP | {"loss": by_parts()}, {"scale": 1.5}, r"^(clipping|accum).*(scale|1\.5)"),
+    "clip: half the parts": F("adam", CLIP | {"loss": by_parts()}, {"scale": 1.5}, r"^clipping.*scaled"),
     "rmsprop: rate inside": F("rmsprop", {"slots": ("m",), "eps": 1e-3, "rate": warm(4)}, {"rate_inside": True},
                               r"^momentum.*rate"),
     "adagrad: mean": F("adagrad", {"eps": 1e-3}, {"mean": True}, r"^second moment.*Adagrad"),
@@ -279,7 +280,8 @@ FAULTS = {
     "ema: absent": F("sgd", {"rate": 0.05, "ema": 0.9}, {}, r"^EMA absent", port="sgd"),
     "ema: begins later": F("adam", {"ema": 0.9}, {"begin": 3}, r"^EMA.*(begin|moves)"),
     "lookahead: share": F("sgd", {"rate": 0.05, "ema": 0.5, "every": 3, "sets": True}, {"ema": 0.2}, r"^lookahead"),
-    "lookahead: period": F("sgd", {"rate": 0.05, "ema": 0.5, "every": 3, "sets": True}, {"every": 4}, r"^EMA|^lookahead"),
+    "lookahead: period": F("sgd", {"rate": 0.05, "ema": 0.5, "every": 3, "sets": True}, {"every": 4},
+                           r"^EMA|^lookahead"),
 }  # fmt: skip
 """Fault to trainer, port, a pattern of the right cause, and one of a vaguer one."""
 

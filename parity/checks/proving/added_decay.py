@@ -1,4 +1,4 @@
-"""Decay that is added to the gradient (L2): how much, on which leaves, before or after clipping, or beside the step."""
+"""Decay that is added to the gradient (L2): how much, on which leaves, before clipping or after, beside the step."""
 
 from __future__ import annotations
 
@@ -50,10 +50,12 @@ def _in_one(walk: TwoWalks, here: TakenParts, there: TakenParts, sets: list[set[
     only = sorted(sets[at] - sets[1 - at])
     if sets[1 - at]:
         return (
-            f"decay: {who} adds a multiple of the parameters to the gradient (L2) of {len(only)} more leaves, such as "
-            f"{only[0]}"
+            f"decay: {who} adds a multiple of the parameters to the gradient (L2) of {len(only)} more leaves, such "
+            f"as {only[0]}"
         )
-    share = one_value({leaf: taken.params[leaf] / taken.gradient[leaf] for leaf in only if taken.gradient[leaf]}, SAME)
+    share = one_value(
+        {leaf: taken.params[leaf] / taken.gradient[leaf] for leaf in only if taken.gradient[leaf]}, SAME
+    )
     shown = f"{share:.6g} of the parameters" if share is not None else "a multiple of the parameters"
     said = f"decay: {who} adds {shown} to the gradient (L2)"
     form = move_form(walk, 1 - at)
@@ -82,7 +84,7 @@ def _clipped_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, gradient
     for at, name, other in ((0, "the trainer", "the port"), (1, "the port", "the trainer")):
         if abs(norms[at][0] - norms[1 - at][1]) <= 1e-5 * norms[at][0]:
             return (
-                f"decay: {other} clips the gradient with its decay (L2), {name} before decay is added: both to the norm "
-                f"{norms[at][0]:.6g}"
+                f"decay: {other} clips the gradient with its decay (L2), {name} before decay is added: both to the "
+                f"norm {norms[at][0]:.6g}"
             )
     return ""

@@ -56,17 +56,12 @@ def corrections(lane: Lane, form: MoveForm, updates: list[int]) -> dict[str, dic
             at: one[at] / one[at + 1] for at in updates if at + 1 in one
         }
     if firsts and not steady[0] and min(updates) == 1:
-        made["{who} divides by one less the product of the betas of all updates, {other} by one less the power of the "
-             "last (a beta that moves, as under OneCycle)"] = {
+        made["{who} divides by one less the product of the betas of all updates, {other} by one less the power of "
+             "the last (a beta that moves, as under OneCycle)"] = {
             at: (1.0 - firsts[at] ** at) / (1.0 - float(np.prod([firsts[n] for n in range(1, at + 1)])))
             for at in updates
         }  # fmt: skip
     return {words: each for words, each in made.items() if set(updates) <= each.keys() or set(updates) == {*each}}
-
-
-def power_of(betas: Mapping[int, float], at: int) -> float:
-    """Return a beta to the power of the update."""
-    return betas.get(at, betas[max(betas)]) ** at
 
 
 def power_of(betas: Mapping[int, float], at: int) -> float:
@@ -93,7 +88,9 @@ def betas_of(lane: Lane, form: MoveForm, updates: list[int]) -> tuple[Betas | No
     ends = []
     for slot, power in ((form.top, 1), (form.under, 2)):
         shares = {at: shares_of(lane, slot, at, power=power) for at in later} if slot else {}
-        kept = {at: float(f"{one.kept:.9g}") for at, one in shares.items() if one is not None and 0.0 < one.kept < 1.0}
+        kept = {
+            at: float(f"{one.kept:.9g}") for at, one in shares.items() if one is not None and 0.0 < one.kept < 1.0
+        }
         ends.append(kept if kept and len(kept) == len(later) else None)
     for each in ends:
         if each and 1 in updates:

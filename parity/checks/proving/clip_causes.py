@@ -57,8 +57,8 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
         sizes = [scale * norm for scale in scales]
         if abs(sizes[0] - sizes[1]) <= 1e-5 * sizes[0]:
             return (
-                f"clipping: both clip the norm of the gradients to {sizes[0]:.6g}, and differ by what is beside it: their "
-                "gradients are scaled otherwise before that, or another epsilon is added to the norm"
+                f"clipping: both clip the norm of the gradients to {sizes[0]:.6g}, and differ by what is beside it: "
+                "their gradients are scaled otherwise before that, or another epsilon is added to the norm"
             )
         return f"clipping: largest norm of the gradients {sizes[0]:.6g} here, {sizes[1]:.6g} there"
     return ""
@@ -72,9 +72,9 @@ def _clips_update(walk: TwoWalks, at: int) -> str:
         rate = one_value({leaf: one.rate for leaf, one in form.moves[step].items()}, ONE)  # type: ignore[union-attr]
         decays = any(one.decay for one in form.moves[step].values())  # type: ignore[union-attr]
         sizes[str(step)] = 0.0 if rate is None or decays else rate * size
-    size = one_value(sizes, ONE) if len(sizes) > 2 else None
-    if size:
-        return f"the norm of its update, which is {size:.6g} at each of the first {len(sizes)}"
+    norm = one_value(sizes, ONE) if len(sizes) > 2 else None
+    if norm:
+        return f"the norm of its update, which is {norm:.6g} at each of the first {len(sizes)}"
     return "does not clip it"
 
 

@@ -1,8 +1,8 @@
 """What gradient each optimizer was given, told of each run by itself: of which form all of its updates are made.
 
 A form makes a gradient of the measured one and of the parameters: clipped in parts, by units of rows or columns,
-made of parts of the batch, taken at another point. Its numbers are read off the first update; it counts where it makes
-the later ones with the same numbers. A cause is said where both runs have one form each, and these differ.
+made of parts of the batch, taken at another point. Its numbers are read off the first update; it counts where it
+makes the later ones with the same numbers. A cause is said where both runs have one form each, and these differ.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
     Args:
         walk: Two trainers that part after their first update.
     """
-    found = [_form_of(walk, at) for at in (0, 1)]
-    if found[0] is None or found[1] is None:
+    first, second = (_form_of(walk, at) for at in (0, 1))
+    if first is None or second is None:
         return ""
-    (one, seen), (two, other) = found
+    (one, seen), (two, other) = first, second
     if one.kind == two.kind == "plain":
         return _scale_cause(walk, seen, other)
     if one.same(two):

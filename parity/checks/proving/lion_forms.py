@@ -25,22 +25,22 @@ SHARES = (0.9, 0.95, 0.8, 0.99, 0.5, 0.98, 0.0)
 
 def sign_cause(walk: TwoWalks) -> str:
     """Return that two take the sign of other mixes of moment and gradient, or one of them no sign."""
-    ends = [_bounds(walk, at) for at in (0, 1)]
-    if ends[0] is None and ends[1] is None:
+    one, two = (_bounds(walk, at) for at in (0, 1))
+    if one is None and two is None:
         return ""
-    if ends[0] is None or ends[1] is None:
-        who, other, at = ("the trainer", "the port", 1) if ends[1] is None else ("the port", "the trainer", 0)
+    if one is None or two is None:
+        who, other, at = ("the trainer", "the port", 1) if two is None else ("the port", "the trainer", 0)
         form = move_form(walk, at)
         if form is None or form.signed:
             return ""
         return f"sign: {who} moves every element by the same number (the sign of a moment, as Lion), {other} does not"
-    (low, high), (below, above) = ends
+    (low, high), (below, above) = one, two
     # one element that turns is the end of both: from one state it lies on either side
     if low >= above * (1 - FIT) or below >= high * (1 - FIT):
         return (
-            f"sign: of the moment before the update and the gradient, the sign is taken of a mix with a share between "
-            f"{low:.4g} and {high:.4g} of the moment here, between {below:.4g} and {above:.4g} there (beta1, or a "
-            "moment that is updated first)"
+            "sign: of the moment before the update and the gradient, the sign is taken of a mix with a share of "
+            f"{low:.4g} to {high:.4g} of the moment here, {below:.4g} to {above:.4g} there (beta1, or a moment that "
+            "is updated first)"
         )
     return ""
 
@@ -65,7 +65,9 @@ def _ends(update: SeenUpdate, slot: str) -> tuple[float, float] | None:
     """Return the bounds of one update; None where the moves of a leaf are no signs times one rate of the leaf."""
     low, high = 0.0, 1.0
     for leaf, move in update.move.items():
-        u, p, g, m = (one.ravel() for one in (move, update.before[leaf], update.gradient[leaf], update.held[slot][leaf]))
+        u, p, g, m = (
+            one.ravel() for one in (move, update.before[leaf], update.gradient[leaf], update.held[slot][leaf])
+        )
         signs = _signs(u, p, g, m)
         if signs is None:
             return None

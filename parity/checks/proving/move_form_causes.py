@@ -1,33 +1,27 @@
 """What two forms of moves differ in: the direction, epsilon, a trust ratio, bias correction, and decay.
 
-Each run's form makes all of its own updates; rates and decays of one update are compared with those of the same update
-of the other. A factor that is one number says nothing here: that is a rate, which the moves themselves tell.
+Each run's form makes all of its own updates; rates and decays of one update are compared with those of the same
+update of the other. A factor that is one number says nothing here: that is a rate, which the moves themselves tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import numpy as np
-
-from parity.checks.proving.effective import one_value
-from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.bias_forms import betas_of, corrections, power_of
+from parity.checks.proving.effective import one_value
 from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
+from parity.checks.proving.move_ratios import SAME, Rates, ratios_of
 from parity.checks.proving.slots import names_of
 from parity.checks.proving.trust_forms import trust_cause, trust_form
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["move_forms_cause"]
 
-SAME = 1e-6
-"""Relative distance of two numbers that are one."""
-
 SEEN = 1e-3
 """Relative distance of two epsilons that are told apart: their own rounding is larger than that of rates."""
-
-Rates = Mapping[int, Mapping[str, float]]
 
 
 def move_forms_cause(walk: TwoWalks) -> str:
@@ -40,15 +34,15 @@ def move_forms_cause(walk: TwoWalks) -> str:
     if one is None or two is None:
         return ""
     if one.top and two.top and not (one.under or two.under or one.mixed or two.mixed):
-        inner = entering_form(walk, 0, one.top), entering_form(walk, 1, two.top)
-        if inner[0] is not None and inner[1] is not None and (inner[0].under or inner[1].under):
-            cause = _direction_cause(walk, *inner) or _epsilon_cause(walk, *inner)
+        first, second = entering_form(walk, 0, one.top), entering_form(walk, 1, two.top)
+        if first is not None and second is not None and (first.under or second.under):
+            cause = _direction_cause(walk, first, second) or _epsilon_cause(walk, first, second)
             if cause:
                 return cause
     trusts = trust_form(one), trust_form(two)
     if cause := _direction_cause(walk, one, two) or trust_cause(*trusts):
         return cause
-    ratios = _ratios(walk, one, two)
+    ratios = ratios_of(walk, one, two)
     if all(trust is not None and trust.kind == "leaf" for trust in trusts):
         # a ratio of norms takes any factor out: what is left of it is in how much decay there is beside the direction
         shares = [trust.shares for trust in trusts if trust is not None]
@@ -57,7 +51,7 @@ def move_forms_cause(walk: TwoWalks) -> str:
     equal = all(abs(value - 1.0) <= SAME for each in ratios.values() for value in each.values())
     return (
         _correction_cause(walk, one, two, ratios) or (_epsilon_cause(walk, one, two) if equal else "")
-        or _decay_cause(walk, one, two) or _scaled_cause(one, two, ratios) or _groups_cause(ratios)
+        or beside_decay_cause(walk, one, two) or _scaled_cause(one, two, ratios) or _groups_cause(ratios)
     )  # fmt: skip
 
 
@@ -92,7 +86,9 @@ def _groups_cause(ratios: Rates) -> str:
     if len(other) == len(first) and len(kinds) == 1:
         return ""  # one rate for all
     for each in ratios.values():
-        if each.keys() != first.keys() or any(abs(each[leaf] - first[leaf]) > SAME * abs(first[leaf]) for leaf in first):
+        if each.keys() != first.keys() or any(
+            abs(each[leaf] - first[leaf]) > SAME * abs(first[leaf]) for leaf in first
+        ):
             return ""
     shown = ", ".join(
         f"{names_of([leaf for leaf in other if abs(other[leaf] - kind) <= SAME * abs(kind)])} by {kind:.6g} times"
@@ -108,10 +104,12 @@ def _direction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
         return f"sign: {who} moves by the signs of what {other} moves by, all elements alike"
     ups = [_kept_up(form) for form in (one, two)]
     if (ups[0] is None) != (ups[1] is None):
-        who, other, up = ("the port", "the trainer", ups[1]) if ups[0] is None else ("the trainer", "the port", ups[0])
+        who, other, up = (
+            ("the port", "the trainer", ups[1]) if ups[0] is None else ("the trainer", "the port", ups[0])
+        )
         return (
-            f"SAM: the step of {who} is taken from the ascended point, {up:.6g} up the gradient, which it does not take "
-            f"back; {other} steps from the parameters"
+            f"SAM: the step of {who} is taken from the ascended point, {up:.6g} up the gradient, which it does not "
+            f"take back; {other} steps from the parameters"
         )
     if bool(one.under) == bool(two.under) and (cause := _nesterov_cause(walk, one, two)):
         return cause
@@ -166,28 +164,6 @@ def _kept_up(form: MoveForm) -> float | None:
 
 def _one_number(form: MoveForm, of: Callable) -> dict[int, float | None]:  # type: ignore[type-arg]
     return {at: one_value({leaf: of(one) for leaf, one in leaves.items()}, 1e-5) for at, leaves in form.moves.items()}
-
-
-def _by_leaf(walk: TwoWalks, form: MoveForm, at: int, of: Callable, second: bool) -> dict[str, float]:  # type: ignore[type-arg]
-    """Return a number of each leaf of the second model, of those where all sources agree."""
-    held = {leaf: of(one) for leaf, one in form.moves.get(at, {}).items()}
-    if second:
-        return held
-    found = {}
-    for path, names in walk.pairing.names().items():
-        values = [held.get(name) for name in names.split(" + ")]
-        if values and None not in values and len(set(values)) == 1:
-            found[path] = values[0]
-    return found  # type: ignore[return-value]
-
-
-def _ratios(walk: TwoWalks, one: MoveForm, two: MoveForm) -> Rates:
-    """Return update to leaf of the second to the port's rate over the trainer's."""
-    found = {}
-    for at in sorted(one.moves.keys() & two.moves.keys()):
-        here, there = (_by_leaf(walk, form, at, lambda leaf: leaf.rate, form is two) for form in (one, two))
-        found[at] = {leaf: there[leaf] / rate for leaf, rate in here.items() if rate and leaf in there}
-    return found
 
 
 def _correction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm, ratios: Rates) -> str:
@@ -253,92 +229,3 @@ def _told(one: MoveForm, two: MoveForm) -> bool:
 
 def _steady(values: list[float]) -> bool:
     return max(values) - min(values) <= SEEN * max(values)
-
-
-def _decay_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
-    """Return what decays beside the optimizer's step differ in, beyond their strength."""
-    updates = sorted(one.moves.keys() & two.moves.keys())
-    decays = {at: [_by_leaf(walk, form, at, lambda leaf: leaf.decay, form is two) for form in (one, two)]
-              for at in updates}  # fmt: skip
-    rates = _ratios(walk, one, two)
-    leaves = [leaf for leaf in decays[updates[0]][0] if all(leaf in each for at in updates for each in decays[at])]
-    if not leaves:
-        return ""
-    on = [{leaf for leaf in leaves if all(decays[at][side][leaf] for at in updates)} for side in (0, 1)]
-    if on[0] != on[1]:
-        last = updates[-1]
-        shares = [_by_leaf(walk, form, last, lambda leaf: leaf.decay / leaf.rate, form is two) for form in (one, two)]
-        return _places(decays[updates[0]], on, "{share:.4g} of") or _places(shares, on, "a share of")
-    if not on[0]:
-        return ""
-    ratios = {at: one_value({leaf: decays[at][1][leaf] / decays[at][0][leaf] for leaf in on[0]}, 1e-4)
-              for at in updates}  # fmt: skip
-    if None in ratios.values():
-        return ""
-    if all(abs(ratio - 1.0) <= 1e-5 for ratio in ratios.values()):  # type: ignore[operator]
-        return _after(rates, decays, on[0])
-    same = all(abs(value - 1.0) <= SAME for each in rates.values() for value in each.values())
-    each = [[decays[at][side][min(on[0])] for at in updates] for side in (0, 1)]
-    steady = [max(values) - min(values) <= 1e-4 * max(values) for values in each]
-    if same and steady[0] != steady[1]:
-        who, other = ("the port", "the trainer") if steady[1] else ("the trainer", "the port")
-        shown = [", ".join(f"{value:.4g}" for value in values) for values in each]
-        return (
-            f"weight decay: {who} takes the same share of the parameters at each update, {other} one that moves with "
-            f"its rate (schedule): {shown[0]} here, {shown[1]} there"
-        )
-    return _unscaled(walk, one, ratios) if same else ""
-
-
-def _unscaled(walk: TwoWalks, one: MoveForm, ratios: Mapping[int, float | None]) -> str:
-    """Return that one decays by as much more as the other's rate is below 1: it does not multiply by the rate."""
-    rates = _own_rates(walk.lanes[0], one)
-    for who, other, power in (("the port", "the trainer", 1), ("the trainer", "the port", -1)):
-        known = [(ratio**power, rates[at]) for at, ratio in ratios.items() if ratio and rates.get(at)]
-        if len(known) > 1 and all(abs(ratio * rate - 1.0) <= 1e-4 for ratio, rate in known):
-            return (
-                f"weight decay: {who}'s is {known[0][0]:.6g} times {other}'s, one over the rate: {other} multiplies it by "
-                f"the rate ({known[0][1]:.6g}), {who} does not"
-            )
-    return ""
-
-
-def _own_rates(lane: Lane, form: MoveForm) -> dict[int, float]:
-    """Return the rate of each update, bias corrections taken out, where it is one number at all of them."""
-    updates = sorted(form.moves)
-    ones, twos = betas_of(lane, form, updates) if form.under else (None, None)
-    plain = {at: one_value({leaf: one.rate for leaf, one in form.moves[at].items()}, SAME) for at in updates}
-    if None in plain.values():
-        return {}
-    for first, second in ((None, None), (ones, twos)):
-        found = {at: float(plain[at] or 0.0) * (1 - power_of(first, at) if first else 1.0)
-                 / ((1 - power_of(second, at)) ** 0.5 if second else 1.0) for at in updates}  # fmt: skip
-        if one_value({str(at): rate for at, rate in found.items()}, SAME) is not None:
-            return found
-    return {}
-
-
-def _places(decays: list[dict[str, float]], on: list[set[str]], words: str) -> str:
-    """Return that one decays more leaves than the other, by the share that it has elsewhere."""
-    both = on[0] & on[1]
-    more = on[1] - on[0] or on[0] - on[1]
-    side = 1 if on[1] - on[0] else 0
-    if both and any(abs(decays[0][leaf] - decays[1][leaf]) > 1e-5 * decays[0][leaf] for leaf in both):
-        return ""
-    share = one_value({leaf: decays[side][leaf] for leaf in more | both}, 1e-5)
-    if not both or share is None or on[1 - side] - on[side]:
-        return ""
-    return (
-        f"weight decay: on other leaves: {('the trainer', 'the port')[side]} takes {words.format(share=share)} "
-        f"{names_of(sorted(more))} at an update, the other nothing of {'it' if len(more) == 1 else 'them'}"
-    )
-
-
-def _after(rates: Rates, decays: Mapping[int, list[dict[str, float]]], leaves: set[str]) -> str:
-    """Return that one shrinks the parameters after the step, which is then smaller by as much."""
-    for who, other, power in (("the port", "the trainer", 1), ("the trainer", "the port", -1)):
-        known = [(each[leaf] ** power, decays[at][0][leaf]) for at, each in rates.items() for leaf in leaves
-                 if leaf in each]  # fmt: skip
-        if known and all(abs(ratio - (1.0 - decay)) <= 1e-4 * decay for ratio, decay in known):
-            return f"weight decay: {who} takes it off after the step, {other} of the parameters before it"
-    return ""

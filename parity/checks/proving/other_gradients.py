@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -39,6 +39,7 @@ def ascended_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gra
         return []  # leaves of the other model: the loss takes its own
     found = []
     for name, words, rise in RISES:
+
         def gradient(one: SeenUpdate, rho: float, rise: Callable = rise) -> LeafArrays:
             values = dict(lane.moments[one.at - 1].slots[MODEL])
             step = rise(one)
@@ -162,18 +163,20 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
         w = w / w.sum() if abs(w.sum()) > 1e-9 else w
         shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
         words = f"the gradients of {parts} parts of the batch with the weights {shown}"
-        return [GradientForm(f"parts {shown}", "accumulation", words, _summed(lane, parts, w))]
+        return [
+            GradientForm(f"parts {shown}", "accumulation", words, _summed(lane, parts, [float(one) for one in w]))
+        ]
     return []
 
 
 def _summed(
-    lane: Lane, parts: int, weights: object, top: float = 1.0, limit: float = 1.0
+    lane: Lane, parts: int, weights: Sequence[float] | None, top: float = 1.0, limit: float = 1.0
 ) -> Callable[[SeenUpdate], LeafArrays]:
     def make(update: SeenUpdate) -> LeafArrays:
         made, leaves = _of_parts(lane, update, parts), list(update.gradient)
         norms = [float(np.linalg.norm(joined(one, leaves))) for one in made]
         shares = weights if weights is not None else [min(top, limit / norm) for norm in norms]
-        return {leaf: sum(w * one[leaf] for w, one in zip(shares, made, strict=True)) for leaf in leaves}  # type: ignore[call-overload]
+        return {leaf: np.sum([w * one[leaf] for w, one in zip(shares, made, strict=True)], axis=0) for leaf in leaves}
 
     return make
 

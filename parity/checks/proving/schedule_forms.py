@@ -1,7 +1,7 @@
 """The rates of a trainer and its port at further updates, which tell one schedule that is late from another one.
 
-One update at which rates part fits many schedules. Both runs go on by themselves for some updates: the rate of each is
-read off its own moves, in the units in which the trainer's optimizer says its own.
+One update at which rates part fits many schedules. Both runs go on by themselves for some updates: the rate of each
+is read off its own moves, in the units in which the trainer's optimizer says its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a second moment is made of besides the squared gradient: of a deviation (AdaBelief), the largest one (Adamax).
 
-Each form is fitted to the updates of one run by itself, with a number that is added at each of them (an epsilon inside
-the moment); where both runs have one and these differ, that is said.
+Each form is fitted to the updates of one run by itself, with a number that is added at each of them (an epsilon
+inside the moment); where both runs have one and these differ, that is said.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def _sources(updates: list[SeenUpdate], slot: str) -> Iterator[tuple[str, list[N
     for other in (one for one in updates[0].kept if one != slot):
         moments = [joined(update.kept[other], leaves) for update in updates]
         if any((one < 0.0).any() for one in moments):
-            yield "the square of the gradient less its mean (AdaBelief)", [(g - m) ** 2 for g, m in zip(grads, moments, strict=True)]
+            yield (
+                "the square of the gradient less its mean (AdaBelief)",
+                [(g - m) ** 2 for g, m in zip(grads, moments, strict=True)],
+            )
 
 
 def _fitted(words: str, updates: list[SeenUpdate], slot: str, made: list[NDArray[np.float64]]) -> _Form | None:

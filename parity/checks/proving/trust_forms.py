@@ -1,7 +1,7 @@
-"""Trust ratios, told by the rates at which leaves move: each rate times the norm of its direction over its parameters.
+"""Trust ratios, told by the rates at which leaves move, and by the norms of what they are moved by.
 
-LAMB and LARS move each leaf by a share of its norm. A rate that is one number for all leaves shows none; one that is
-one number times the norm of the parameters over that of what they are moved by is a trust ratio.
+LAMB and LARS move each leaf by a share of its norm. A rate that is one number for all leaves shows none; one that
+is one number times the norm of the parameters over that of what they are moved by is a trust ratio.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _in_part(known: Mapping[str, LeafMove], inside: bool) -> TrustForm | None:
         rest = {leaf: known[leaf].rate for leaf in known if leaf not in held}
         if len(held) >= 2 and one_value(rest, SAME) is not None:
             decays = any(known[leaf].decay for leaf in held)
-            shares = one_value({leaf: known[leaf].decay / known[leaf].rate for leaf in held if known[leaf].decay}, 1e-6)
+            shares = one_value(
+                {leaf: known[leaf].decay / known[leaf].rate for leaf in held if known[leaf].decay}, 1e-6
+            )
             return TrustForm("leaf", inside or not decays, not decays or shares is not None, decays,
                              shares or 0.0, {}, frozenset(rest),
                              any(ratios[leaf] > middle * (1 + SAME) for leaf in rest))  # fmt: skip
@@ -131,5 +133,7 @@ def trust_cause(one: TrustForm | None, two: TrustForm | None) -> str:
         who, form = ("the port", two) if more else ("the trainer", one)
         leaves = names_of(sorted(more or one.plain - two.plain))
         also = "no" if form.above else "no trust ratio, or one that is clipped (at most one number), for"
-        return f"trust ratio: {who} has {also + ' trust ratio for' if form.above else also} {leaves}, the other has one"
+        return (
+            f"trust ratio: {who} has {also + ' trust ratio for' if form.above else also} {leaves}, the other has one"
+        )
     return ""

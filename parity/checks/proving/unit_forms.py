@@ -153,9 +153,7 @@ def _scales(update: SeenUpdate, seen: LeafArrays, units: _Units) -> dict[str, ND
     return found
 
 
-def _scale(
-    one: NDArray[np.float64], g: NDArray[np.float64], axes: tuple[int, ...]
-) -> NDArray[np.float64]:
+def _scale(one: NDArray[np.float64], g: NDArray[np.float64], axes: tuple[int, ...]) -> NDArray[np.float64]:
     """Return how much of a gradient is in each part of an array."""
     square = (g * g).sum(axes, keepdims=True)
     made = (g * one).sum(axes, keepdims=True) / np.where(square > 0.0, square, 1.0)
@@ -223,7 +221,9 @@ def _unit_form(units: _Units, limit: float, free: float, *, adaptive: bool) -> G
         said = f"the norm {units.words} is clipped to {shown} times that of the parameters"
         return GradientForm(f"adaptive {units.name}", "adaptive clipping", said, make, size, limit, freed, turned)
     said = "leaf by leaf" if units.axis is None else f"by the norm {units.words}"
-    return GradientForm(f"clip {units.name}", "clipping", f"{said}, each to {shown}", make, size, limit, freed, turned)
+    return GradientForm(
+        f"clip {units.name}", "clipping", f"{said}, each to {shown}", make, size, limit, freed, turned
+    )
 
 
 def value_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:

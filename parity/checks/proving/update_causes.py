@@ -17,8 +17,8 @@ from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, who
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
 from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
-from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.lion_forms import sign_cause
+from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.move_form_causes import move_forms_cause
 from parity.checks.proving.moves import move_cause
@@ -65,7 +65,11 @@ def update_cause(walk: TwoWalks) -> str:
         return cause
     if walk.what == MODEL and (cause := sign_cause(walk)):
         return cause
-    if walk.done == 1 and walk.what == MODEL and (cause := move_forms_cause(walk) or ahead_cause(walk) or divisor_cause(walk)):
+    if (
+        walk.done == 1
+        and walk.what == MODEL
+        and (cause := move_forms_cause(walk) or ahead_cause(walk) or divisor_cause(walk))
+    ):
         return cause
     if cause := second_update_cause(walk):
         return cause

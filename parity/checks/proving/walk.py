@@ -74,7 +74,7 @@ def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, valu
     walk = _walked(pairing, first, second, values, steps, lift, limit, zeros=True)
     some = {bool(np.any(value)) for value in values.values()}
     if walk.chaotic and len(some) == 2:
-        # a trust ratio is 1 at a leaf of zeros and nearly 0 beside it: such a leaf moved is another start, no rounding
+        # a trust ratio is 1 at a leaf of zeros and nearly 0 beside it: that start is another one, no rounding
         walk = _walked(pairing, first, second, values, steps, lift, limit, zeros=False)
     return walk
 
