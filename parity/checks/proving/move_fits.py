@@ -78,10 +78,10 @@ def fitted_move(way: MoveWay, update: SeenUpdate) -> tuple[float, dict[str, Leaf
         found: dict[str, LeafMove] = {}
         for leaf in leaves:
             tops, under = parts[leaf]
-            one = _leaf_move(update, leaf, tops, divisor_of(way, under, epsilon))
-            if one is None:
+            made = _leaf_move(update, leaf, tops, divisor_of(way, under, epsilon))
+            if made is None:
                 break
-            found[leaf] = one
+            found[leaf] = made
         else:
             return epsilon, found
     return None

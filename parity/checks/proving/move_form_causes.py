@@ -14,6 +14,7 @@ from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
 from parity.checks.proving.move_ratios import SAME, Rates, ratios_of
+from parity.checks.proving.schedule_forms import moving_momentum
 from parity.checks.proving.slots import names_of
 from parity.checks.proving.trust_forms import trust_cause, trust_form
 from parity.checks.proving.walk import TwoWalks
@@ -141,6 +142,8 @@ def _nesterov_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
             continue
         kept = [shares_of(lane, form.top, 2) for lane, form in zip(walk.lanes, (one, two), strict=False)]
         if kept[0] is not None and kept[1] is not None and abs(kept[0].kept - kept[1].kept) > SAME:
+            if cause := moving_momentum(walk, one.top, two.top):
+                return cause
             return f"momentum: it keeps {kept[0].kept:.6g} of itself here, {kept[1].kept:.6g} there (Nesterov)"
         if one.mixed == "gradient":
             return (
@@ -168,17 +171,17 @@ def _one_number(form: MoveForm, of: Callable) -> dict[int, float | None]:  # typ
 
 def _correction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm, ratios: Rates) -> str:
     """Return that the rates of one are those of the other times a factor that only a bias correction has."""
-    factors = {at: one_value(each, SAME) for at, each in ratios.items() if each}
-    if len(factors) < 2 or None in factors.values():
+    factors = {at: value for at, each in ratios.items() if (value := one_value(each, SAME)) is not None}
+    if len(factors) < 2 or len(factors) < sum(bool(each) for each in ratios.values()):
         return ""
-    if one_value({str(at): factor for at, factor in factors.items()} | {"": 1.0}, SAME) is not None:  # type: ignore[dict-item]
+    if one_value({str(at): factor for at, factor in factors.items()} | {"": 1.0}, SAME) is not None:
         return ""
     found = set()
     for at, form, who, other, power in ((1, two, "the port", "the trainer", 1),
                                         (0, one, "the trainer", "the port", -1)):  # fmt: skip
         lane = walk.lanes[at]
         for words, factor in corrections(lane, form, list(factors)).items():
-            if all(abs(factor[at] ** power - value) <= SAME * abs(value) for at, value in factors.items()):  # type: ignore[operator,arg-type]
+            if all(abs(factor[at] ** power - value) <= SAME * abs(value) for at, value in factors.items()):
                 found.add(f"bias correction: {words.format(who=who, other=other, times=factors[min(factors)])}")
     # with two updates alone two ways may give the same: then neither is said
     return found.pop() if len(found) == 1 else ""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from parity.checks.proving.bias_forms import betas_of, power_of
 from parity.checks.proving.effective import one_value
+from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.walk import TwoWalks
 from parity.errors import ParityError
 
-__all__ = ["is_shifted", "later_rates"]
+__all__ = ["is_shifted", "later_rates", "moving_momentum"]
 
 FURTHER = 3
 """Updates that both make beyond the one after which they part: `lockstep.AHEAD` + 3 of them are kept."""
@@ -33,8 +35,12 @@ def is_shifted(walk: TwoWalks, told: Told, by: int) -> bool:
         told: The rates of the first.
         by: -1 for the update before, 1 for the one after.
     """
-    rates, pairs = _rates(walk, told), 0
-    said = told(walk)
+    rates = [_rates(walk, told, whole=whole) for whole in (True, False)]  # both go on first, and tell more of theirs
+    return any(_fits(told(walk), one, by) for one in rates)
+
+
+def _fits(said: Mapping[int, float], rates: Mapping[int, float], by: int) -> bool:
+    pairs = 0
     for at, rate in rates.items():
         other = said.get(at - 1 + by)
         if other is None:
@@ -57,17 +63,59 @@ def later_rates(walk: TwoWalks, told: Told) -> str:
     return f"; then {shown[0]} there, {shown[1]} here"
 
 
-def _rates(walk: TwoWalks, told: Told) -> dict[int, float]:
-    """Return update, counted from 1, to the port's rate; empty where it cannot be read off the moves."""
+def moving_momentum(walk: TwoWalks, first: str, second: str) -> str:
+    """Return that two momenta of which one moves with a schedule are a step apart, or on other schedules.
+
+    Args:
+        walk: Two trainers whose momenta keep other shares of themselves.
+        first: The slot of the trainer's momentum.
+        second: The port's.
+    """
+    _go_on(walk)
+    kept = []
+    for lane, slot in zip(walk.lanes, (first, second), strict=False):
+        shares = {at: shares_of(lane, slot, at) for at in range(2, len(lane.moments)) if lane.moments[at - 1].slots}
+        kept.append({at: one.kept for at, one in shares.items() if one is not None})
+    here, there = kept
+    moves = [len(one) > 1 and max(one.values()) - min(one.values()) > SAME for one in kept]
+    if not any(moves):
+        return ""
+    for by, words in ((1, "after"), (-1, "before")):
+        pairs = [(there[at], here[at + by]) for at in there if at + by in here]
+        if all(moves) and len(pairs) > 1 and all(abs(one - two) <= SAME for one, two in pairs):
+            at = min(there)
+            return (
+                f"schedule: off by one step: update {at} of the port uses the momentum of the update {words} "
+                f"({there[at]:.6g}, not {here.get(at, 0.0):.6g})"
+            )
+    shown = [", ".join(f"{one[at]:.6g}" for at in sorted(one)[:3]) for one in kept]
+    return f"momentum: it moves by a schedule: it keeps {shown[0]} of itself here, {shown[1]} there"
+
+
+def _rates(walk: TwoWalks, told: Told, *, whole: bool = True) -> dict[int, float]:
+    """Return update, counted from 1, to the port's rate; empty where it cannot be read off the moves.
+
+    Args:
+        walk: Two trainers that part by a rate.
+        told: The rates of the first.
+        whole: Whether rates are compared as they are; otherwise without bias corrections, as where betas move too.
+    """
     _go_on(walk)
     one, two = move_form(walk, 0), move_form(walk, 1)
     if one is None or two is None or (one.mixed, bool(one.under)) != (two.mixed, bool(two.under)):
         return {}
     said, found = told(walk), {}
-    for at in sorted(one.moves.keys() & two.moves.keys()):
+    updates = sorted(one.moves.keys() & two.moves.keys())
+    betas = [betas_of(lane, form, updates) for lane, form in zip(walk.lanes, (one, two), strict=False)]
+    for at in updates:
         sides = [one_value({leaf: each.rate for leaf, each in form.moves[at].items()}, SAME) for form in (one, two)]
-        if sides[0] and sides[1] is not None and at - 1 in said:
-            found[at] = said[at - 1] * sides[1] / sides[0]
+        if not sides[0] or sides[1] is None or at - 1 not in said:
+            continue
+        corrections = [
+            (1 - power_of(first, at) if first else 1.0) / (1 - power_of(second, at) if second else 1.0) ** 0.5
+            for first, second in betas
+        ]
+        found[at] = said[at - 1] * sides[1] / sides[0] * (1.0 if whole else corrections[1] / corrections[0])
     return found
 
 
