@@ -165,7 +165,7 @@ def _kept_up(form: MoveForm) -> float | None:
     return length if length is not None and length > 0.0 and len(form.moves) > 2 else None
 
 
-def _one_number(form: MoveForm, of: Callable) -> dict[int, float | None]:  # type: ignore[type-arg]
+def _one_number(form: MoveForm, of: Callable) -> dict[int, float | None]:
     return {at: one_value({leaf: of(one) for leaf, one in leaves.items()}, 1e-5) for at, leaves in form.moves.items()}
 
 
