@@ -18,11 +18,14 @@ __all__ = ["ascended_forms", "parted_forms"]
 FIT = 1e-7
 """How far an update may be from what a form makes of it, relative to its largest element."""
 
-SEARCH = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+SEARCH = (0.0, 0.01, 0.06, 0.3, 2.0)
 """Lengths of an ascent between which the one that is used is looked for."""
 
 PARTS = (2, 3, 4, 8)
 """Numbers of equal parts of a batch that are tried."""
+
+SLOWEST = 0.5
+"""Seconds of an update above which no further gradients are asked for: a search takes a hundred of them."""
 
 
 def ascended_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
@@ -35,7 +38,7 @@ def ascended_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gra
 
     Numerics: the length is a root of one number, by bracketing and false position to the last digits.
     """
-    if set(update.gradient) - set(lane.trainer.model.leaves):
+    if set(update.gradient) - set(lane.trainer.model.leaves) or lane.seconds > SLOWEST:
         return []  # leaves of the other model: the loss takes its own
     found = []
     for name, words, rise in RISES:
@@ -131,7 +134,7 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
         update: The first one.
         seen: The gradient that its optimizer was given, but for its scale.
     """
-    if set(update.gradient) - set(lane.trainer.model.leaves):
+    if set(update.gradient) - set(lane.trainer.model.leaves) or lane.seconds > SLOWEST:
         return []
     batch = lane.trainer.batch(0)
     counts = {len(one) for one in batch.values() if isinstance(one, np.ndarray) and one.ndim}
