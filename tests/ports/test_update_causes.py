@@ -398,3 +398,23 @@ def test_a_rate_that_falls_at_each_step_more_is_not_off_by_one():
     )
     said = update_cause(walk_of(here, there, (slots, others), steps=6))
     assert said.startswith("schedule: the rates part at update 3: 0.5 there, 1 here (0.5 times); then 0.25, 0.125")
+
+
+def set_first(rates):
+    """Return SGD that sets its rate as its step begins, which its state tells afterwards."""
+
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            state["params"][leaf] = state["params"][leaf] - rates[at - 1] * grad
+        state["optimizer"] = {"lr.0": np.array(rates[at - 1])}
+
+    return rule, lambda params: {"optimizer": {"lr.0": np.array(rates[0])}}
+
+
+def test_a_rate_that_is_set_as_the_step_begins_is_that_of_the_step():
+    here, there = ([0.05 * factor**at for at in range(8)] for factor in (0.9, 0.8))
+    (one, slots), (two, others) = set_first(here), set_first(there)
+    said = update_cause(walk_of(one, two, (slots, others), steps=6))
+    assert said.startswith(
+        "schedule: the rates part at update 2: 0.04 there, 0.045 here (0.888889 times); then 0.032,"
+    )

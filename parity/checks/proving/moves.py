@@ -8,7 +8,8 @@ import numpy as np
 
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL
-from parity.checks.proving.rate_causes import FEW, rate_cause, rates_of
+from parity.checks.proving.rate_causes import FEW, rate_cause
+from parity.checks.proving.schedule_forms import rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 

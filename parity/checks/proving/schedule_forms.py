@@ -6,16 +6,19 @@ is read off its own moves, in the units in which the trainer's optimizer says it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+
+import numpy as np
 
 from parity.checks.proving.bias_forms import betas_of, power_of
 from parity.checks.proving.effective import one_value
+from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.momentum_causes import shares_of
-from parity.checks.proving.move_forms import move_form
+from parity.checks.proving.move_forms import MoveForm, move_form
 from parity.checks.proving.walk import TwoWalks
 from parity.errors import ParityError
 
-__all__ = ["is_shifted", "later_rates", "moving_momentum"]
+__all__ = ["is_shifted", "later_rates", "moving_momentum", "rates_of"]
 
 FURTHER = 3
 """Updates that both make beyond the one after which they part: `lockstep.AHEAD` + 3 of them are kept."""
@@ -23,20 +26,54 @@ FURTHER = 3
 SAME = 1e-6
 """Relative distance within which two rates are one."""
 
-Told = Callable[[TwoWalks], Mapping[int, float]]
-"""Update, counted from 0, to the rate that the trainer's optimizer says."""
+
+def rates_of(walk: TwoWalks) -> dict[int, float]:
+    """Return update, counted from 0, to the rate that it uses, as far as an optimizer of the first state says it.
+
+    What a state says is the rate of the next update; of a trainer that sets its rate as its step begins it is that of
+    the update that was made. The moves tell which: their rates are one multiple of the one or of the other.
+    """
+    found: dict[int, float] = {}
+    for at, moment in enumerate(walk.lanes[0].moments):
+        rates = [float(v) for place, v in moment.view.arrays.items() if ".lr." in f".{place}" and np.ndim(v) == 0]
+        if rates:
+            found[at] = rates[0]
+    if len({*found.values()}) < 2:
+        return found
+    form = move_form(walk, 0)
+    own = _own_rates(walk.lanes[0], form) if form is not None else {}
+    shared = []
+    for late in (0, 1):
+        ratios = {str(at): rate / found[at - 1 + late] for at, rate in own.items() if found.get(at - 1 + late)}
+        shared.append(one_value(ratios, SAME) if len(ratios) > 1 else None)
+    # of an exponential schedule both are one number, and the right one is 1
+    fits = [share is not None and abs(share - 1.0) <= SAME for share in shared]
+    late = int(fits[1] if any(fits) else shared[0] is None and shared[1] is not None)
+    return {at - late: rate for at, rate in found.items() if at >= late}
 
 
-def is_shifted(walk: TwoWalks, told: Told, by: int) -> bool:
+def _own_rates(lane: Lane, form: MoveForm) -> dict[int, float]:
+    """Return update, counted from 1, to the rate of all leaves, without bias corrections; but for a factor."""
+    updates = sorted(form.moves)
+    first, second = betas_of(lane, form, updates) if form.under else (None, None)
+    found = {}
+    for at in updates:
+        rate = one_value({leaf: each.rate for leaf, each in form.moves[at].items()}, SAME)
+        if rate is not None:
+            corrections = (1 - power_of(first, at) if first else 1.0, 1 - power_of(second, at) if second else 1.0)
+            found[at] = rate * corrections[0] / corrections[1] ** 0.5
+    return found
+
+
+def is_shifted(walk: TwoWalks, by: int) -> bool:
     """Return whether the port uses the rate of another update at all updates that are seen, at least two of them.
 
     Args:
         walk: Two trainers that part by a rate.
-        told: The rates of the first.
         by: -1 for the update before, 1 for the one after.
     """
-    rates = [_rates(walk, told, whole=whole) for whole in (True, False)]  # both go on first, and tell more of theirs
-    return any(_fits(told(walk), one, by) for one in rates)
+    rates = [_rates(walk, whole=whole) for whole in (True, False)]  # both go on first, and tell more of theirs
+    return any(_fits(rates_of(walk), one, by) for one in rates)
 
 
 def _fits(said: Mapping[int, float], rates: Mapping[int, float], by: int) -> bool:
@@ -52,9 +89,9 @@ def _fits(said: Mapping[int, float], rates: Mapping[int, float], by: int) -> boo
     return pairs >= 2 and len({f"{rate:.6g}" for rate in rates.values()}) >= 2
 
 
-def later_rates(walk: TwoWalks, told: Told) -> str:
+def later_rates(walk: TwoWalks) -> str:
     """Return the rates of both at the updates after the one at which they part, as the end of a sentence."""
-    rates, said = _rates(walk, told), told(walk)
+    rates, said = _rates(walk), rates_of(walk)
     later = [at for at in sorted(rates) if at > walk.done and at - 1 in said][:FURTHER]
     if walk.done < 2 or not later:
         return ""
@@ -92,19 +129,18 @@ def moving_momentum(walk: TwoWalks, first: str, second: str) -> str:
     return f"momentum: it moves by a schedule: it keeps {shown[0]} of itself here, {shown[1]} there"
 
 
-def _rates(walk: TwoWalks, told: Told, *, whole: bool = True) -> dict[int, float]:
+def _rates(walk: TwoWalks, *, whole: bool = True) -> dict[int, float]:
     """Return update, counted from 1, to the port's rate; empty where it cannot be read off the moves.
 
     Args:
         walk: Two trainers that part by a rate.
-        told: The rates of the first.
         whole: Whether rates are compared as they are; otherwise without bias corrections, as where betas move too.
     """
     _go_on(walk)
     one, two = move_form(walk, 0), move_form(walk, 1)
     if one is None or two is None or (one.mixed, bool(one.under)) != (two.mixed, bool(two.under)):
         return {}
-    said, found = told(walk), {}
+    said, found = rates_of(walk), {}
     updates = sorted(one.moves.keys() & two.moves.keys())
     betas = [betas_of(lane, form, updates) for lane, form in zip(walk.lanes, (one, two), strict=False)]
     for at in updates:
