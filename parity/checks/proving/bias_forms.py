@@ -1,4 +1,4 @@
-"""Betas of moments, read off the moments themselves, and the factors that errors of bias correction give.
+"""MomentBetas of moments, read off the moments themselves, and the factors that errors of bias correction give.
 
 What a second moment takes is the square of what the first one takes, whatever was done to the gradient: both moments
 and those before them tell both betas, under clipping and decay too.
@@ -24,7 +24,7 @@ SAME = 1e-6
 FIT = 1e-9
 """How far a second moment may be from what both betas give, relative to its largest element."""
 
-Betas = dict[int, float]
+MomentBetas = dict[int, float]
 """Update to what a moment keeps of itself there; at the first one as far as it shows."""
 
 
@@ -69,7 +69,7 @@ def power_of(betas: Mapping[int, float], at: int) -> float:
     return betas.get(at, betas[max(betas)]) ** at
 
 
-def betas_of(lane: Lane, form: MoveForm, updates: list[int]) -> tuple[Betas | None, Betas | None]:
+def betas_of(lane: Lane, form: MoveForm, updates: list[int]) -> tuple[MomentBetas | None, MomentBetas | None]:
     """Return what both moments of a form keep of themselves at each update; None for one that is no such mean.
 
     Args:
@@ -124,8 +124,8 @@ def _arrays(lane: Lane, slot: str, at: int) -> NDArray[np.float64]:
 
 
 def _with_first(
-    lane: Lane, slots: tuple[str, str], found: list[Betas], updates: list[int]
-) -> tuple[Betas | None, Betas | None]:
+    lane: Lane, slots: tuple[str, str], found: list[MomentBetas], updates: list[int]
+) -> tuple[MomentBetas | None, MomentBetas | None]:
     """Return betas with those of the first update, where both moments and the gradient tell them."""
     if 1 not in updates:
         return found[0], found[1]

@@ -26,7 +26,7 @@ SAME = 1e-6
 
 
 @dataclass(frozen=True)
-class _Form:
+class _SecondForm:
     words: str
     kept: float
     added: float
@@ -48,7 +48,7 @@ def second_moment_forms_cause(walk: TwoWalks) -> str:
     return ""
 
 
-def _form_of(walk: TwoWalks, at: int) -> _Form | None:
+def _form_of(walk: TwoWalks, at: int) -> _SecondForm | None:
     """Return what a slot is made of at the first updates; None where no slot is a second moment."""
     updates = seen_updates(walk, at)[:3]
     if len(updates) < 2 or updates[0].at != 1:
@@ -82,7 +82,7 @@ def _sources(updates: list[SeenUpdate], slot: str) -> Iterator[tuple[str, list[N
             )
 
 
-def _fitted(words: str, updates: list[SeenUpdate], slot: str, made: list[NDArray[np.float64]]) -> _Form | None:
+def _fitted(words: str, updates: list[SeenUpdate], slot: str, made: list[NDArray[np.float64]]) -> _SecondForm | None:
     leaves = list(updates[0].gradient)
     old = np.concatenate([joined(update.held[slot], leaves) for update in updates])
     new = np.concatenate([joined(update.kept[slot], leaves) for update in updates])
@@ -90,11 +90,11 @@ def _fitted(words: str, updates: list[SeenUpdate], slot: str, made: list[NDArray
     for more in ([], [np.ones_like(old)]):
         parts = fitted([*columns, *more], new, FIT)
         if parts is not None and parts[1] > 0.0 and (not more or parts[2] > 0.0):
-            return _Form(words, parts[0], parts[2] if more else 0.0)
+            return _SecondForm(words, parts[0], parts[2] if more else 0.0)
     return None
 
 
-def _largest(updates: list[SeenUpdate], slot: str) -> _Form | None:
+def _largest(updates: list[SeenUpdate], slot: str) -> _SecondForm | None:
     """Return a moment that is the largest of its own decayed value and the gradient, as of an Adamax."""
     leaves = list(updates[0].gradient)
     first, grad = joined(updates[0].kept[slot], leaves), np.abs(joined(updates[0].gradient, leaves))
@@ -109,4 +109,4 @@ def _largest(updates: list[SeenUpdate], slot: str) -> _Form | None:
         kept = float(np.median(new[rest] / old[rest])) if rest.any() else 0.0
         if not 0.0 < kept <= 1.0 or float(np.abs(new - np.maximum(kept * old, made)).max()) > 1e-12 * top:
             return None
-    return _Form("the largest gradient so far (Adamax)", 0.0, max(added, 0.0) if added > 1e-15 * top else 0.0)
+    return _SecondForm("the largest gradient so far (Adamax)", 0.0, max(added, 0.0) if added > 1e-15 * top else 0.0)
