@@ -80,6 +80,8 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             made[leaf] = direction(state, leaf, g, at, b, now)
         if "clip_update" in s:
             made = clipped(made, params, "norm", s["clip_update"], s)
+        if "clip_moves" in s:
+            made = {leaf: np.clip(u, -s["clip_moves"], s["clip_moves"]) for leaf, u in made.items()}
         for leaf, u in made.items():
             scale = now * s.get("groups", lambda leaf: 1.0)(leaf)
             share = decay * mask(leaf)

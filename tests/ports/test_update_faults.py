@@ -10,7 +10,6 @@ from tests.ports.update_products import cases
 KNOWN = {
     "adadelta: epsilon": "none",
     "parts: sum": "vague",
-    "clip: per leaf, sgd": "none",
 }
 """Faults whose cause is not found yet, or is said in part: what their values show fits several."""
 

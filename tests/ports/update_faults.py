@@ -225,6 +225,10 @@ FAULTS = {
                       r"^clipping.*(always|even|below)", r"^clipping"),
     "clip: the update": F("adam", CLIP | {"rate": 0.05}, {"clip_update": 0.2, "clip": ("norm", 1e9)},
                           r"^clipping.*update", r"^clipping"),
+    "clip: values of the update": F("adagrad", {"eps": 1e-3, "begin_sq": 0.1, "clip": ("value", 0.3)},
+                                    {"clip": ("norm", 1e9), "clip_moves": 0.8}, r"^clipping.*by itself"),
+    "clip: values of the update alone": F("adagrad", {"eps": 1e-3}, {"clip_moves": 0.9},
+                                          r"^clipping.*update by itself"),
     "clip: epsilon": F("momentum", {"rate": 0.05} | CLIP, {"clip_epsilon": 0.0}, r"^clip epsilon"),
     "clip: after scaling": F("momentum", {"rate": 0.05} | CLIP, {"scale": 8.0, "rate": 0.05},
                              r"^(clipping|accumulation)"),
@@ -270,6 +274,10 @@ FAULTS = {
     "schedule: untold": F("momentum", {"rate": cosine(10)}, {"rate": 0.01}, r"^schedule: the rates part"),
     "cycle: by product": F("adam", {"b1": cycled}, {"product": True}, r"^bias correction.*product",
                            r"^bias correction"),
+    "cycle: rate and momentum of another length": F(
+        "momentum", TELLS | {"rate": cosine(10), "b1": cycled},
+        {"rate": cosine(8), "b1": lambda at: cycled(1.5 * at)},
+        r"^schedule: the rates part.*momentum"),
     "cycle: not cycled": F("adam", {"b1": cycled}, {"b1": 0.9}, r"^beta1|momentum.*cycl"),
     # averages
     "ema: decay": F("sgd", {"rate": 0.05, "ema": 0.9}, {"ema": 0.99}, r"^EMA: decay 0.9 here, 0.99 there"),

@@ -45,7 +45,9 @@ class Observed:
         kept = update.kept[self.slot]
         if self.power == 1:
             return kept
-        return {leaf: -np.sign(update.move[leaf]) * np.sqrt(np.abs(one)) for leaf, one in kept.items()}
+        # a sum of squares may begin at a number: what came to it is the square
+        added = {leaf: np.abs(one - update.held[self.slot][leaf]) for leaf, one in kept.items()}
+        return {leaf: -np.sign(update.move[leaf]) * np.sqrt(one) for leaf, one in added.items()}
 
     def scale(self, update: SeenUpdate) -> float:
         """Return how much of the gradient itself an update took; 0 where it is made of something else too."""
@@ -85,7 +87,7 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
         return _scale_cause(walk, seen, other)
     if one.same(two):
         return _limit_cause(one, two, seen, other)
-    if seen.slot and (one.kind == "value") != (two.kind == "value"):
+    if seen.slot and seen.power == 1 and (one.kind == "value") != (two.kind == "value"):
         return ""  # the moments themselves tell it
     # what changes the gradient is looked for by its title: the gradient as it is has none
     title = one.title or two.title
@@ -177,7 +179,9 @@ def _observed(update: SeenUpdate) -> list[Observed]:
     squares: list[Observed] = []
     for slot, kept in update.kept.items():
         values = joined(kept, list(kept))
-        if values.size < 2 * FEWEST or np.any(joined(update.held[slot], list(kept))) or not np.any(values):
+        began = joined(update.held[slot], list(kept))
+        grows = bool(began.size and began[0] > 0.0 and not np.ptp(began) and (values >= began).all())
+        if values.size < 2 * FEWEST or (np.any(began) and not grows) or not np.any(values):
             continue
         (signed if (values < 0.0).any() else squares).append(Observed(slot, 1 if (values < 0.0).any() else 2))
     return (signed + squares) or [Observed("", 1)]

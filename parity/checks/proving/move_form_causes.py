@@ -183,8 +183,8 @@ def _correction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm, ratios: Rate
         for words, factor in corrections(lane, form, list(factors)).items():
             if all(abs(factor[at] ** power - value) <= SAME * abs(value) for at, value in factors.items()):
                 found.add(f"bias correction: {words.format(who=who, other=other, times=factors[min(factors)])}")
-    # with two updates alone two ways may give the same: then neither is said
-    return found.pop() if len(found) == 1 else ""
+    # of equal betas, or of two updates, two ways may give the same: that it is a correction is true of both
+    return " or, as well, ".join(sorted(found))
 
 
 def _epsilon_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:

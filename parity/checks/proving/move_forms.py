@@ -16,7 +16,7 @@ from parity.checks.proving.move_fits import LeafMove, MoveWay, fitted_move, norm
 from parity.checks.proving.seen import SeenUpdate, seen_updates
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["LeafMove", "MoveForm", "entering_form", "move_form"]
+__all__ = ["LeafMove", "MoveForm", "entering_form", "fitted_form", "move_form", "used_updates"]
 
 MIXES = ("gradient", "before")
 """What may be added to a momentum: where the gradient was clipped or has decay in it, the one before tells it."""
@@ -55,8 +55,8 @@ def move_form(walk: TwoWalks, at: int) -> MoveForm | None:
         walk: Two trainers after some updates.
         at: 0 for the trainer, 1 for its port.
     """
-    updates, born = _updates(walk, at)
-    return _form_of(updates, born)
+    updates, born = used_updates(walk, at)
+    return fitted_form(updates, born)
 
 
 def entering_form(walk: TwoWalks, at: int, slot: str) -> MoveForm | None:
@@ -67,7 +67,7 @@ def entering_form(walk: TwoWalks, at: int, slot: str) -> MoveForm | None:
         at: 0 for the trainer, 1 for its port.
         slot: The momentum, by which alone the run moves.
     """
-    updates, born = _updates(walk, at)
+    updates, born = used_updates(walk, at)
     if any(slot not in one.kept for one in updates):
         return None
     inner = [
@@ -75,10 +75,10 @@ def entering_form(walk: TwoWalks, at: int, slot: str) -> MoveForm | None:
                    {leaf: held - one.kept[slot][leaf] for leaf, held in one.held[slot].items()}, one.held, one.kept)
         for one in updates
     ]  # fmt: skip
-    return _form_of(inner, born - {slot})
+    return fitted_form(inner, born - {slot})
 
 
-def _updates(walk: TwoWalks, at: int) -> tuple[list[SeenUpdate], set[str]]:
+def used_updates(walk: TwoWalks, at: int) -> tuple[list[SeenUpdate], set[str]]:
     """Return the updates that are fitted, and the slots that begin at zero: a copy of the parameters is no moment."""
     found = seen_updates(walk, at)
     found = found[-4:] if len(walk.lanes[at].moments) > 5 else found
@@ -87,7 +87,13 @@ def _updates(walk: TwoWalks, at: int) -> tuple[list[SeenUpdate], set[str]]:
     return found, {slot for slot in slots if not any(np.any(one) for one in start.get(slot, {}).values())}
 
 
-def _form_of(updates: list[SeenUpdate], born: set[str]) -> MoveForm | None:
+def fitted_form(updates: list[SeenUpdate], born: set[str]) -> MoveForm | None:
+    """Return the plainest form that makes all updates; None where none does.
+
+    Args:
+        updates: Of one run.
+        born: Slots that begin at zero.
+    """
     if len(updates) < 2:
         return None
     for way in _ways(updates[-1], born):

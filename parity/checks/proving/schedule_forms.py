@@ -126,6 +126,16 @@ def moving_momentum(walk: TwoWalks, first: str, second: str) -> str:
                 f"({there[at]:.6g}, not {here.get(at, 0.0):.6g})"
             )
     shown = [", ".join(f"{one[at]:.6g}" for at in sorted(one)[:3]) for one in kept]
+    rates, said = _rates(walk), rates_of(walk)
+    parted = [
+        at for at in sorted(rates) if at - 1 in said and abs(rates[at] - said[at - 1]) > SAME * abs(said[at - 1])
+    ]
+    if all(moves) and parted:
+        at = parted[0]
+        return (
+            f"schedule: the rates part at update {at}: {rates[at]:.6g} there, {said[at - 1]:.6g} here, and momentum "
+            f"with them: it keeps {shown[0]} of itself from update {min(here)} on here, {shown[1]} there"
+        )
     return f"momentum: it moves by a schedule: it keeps {shown[0]} of itself here, {shown[1]} there"
 
 

@@ -7,7 +7,7 @@ the norm of their parameters (adaptive clipping). Parts below the limit keep one
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ SAME = 1e-7
 
 LIMIT = 1e-5
 """The same of two limits: libraries add up to 1e-6 to a norm."""
+
+EPSILON = 1e-6
+"""What `torch.nn.utils.clip_grad_norm_` adds to a norm."""
 
 SMALLEST = 1e-3
 """What adaptive clipping takes a norm of parameters for that is smaller, as zero biases are."""
@@ -44,6 +47,8 @@ class GradientForm:
     freed: Callable[[float], GradientForm] | None = None
     """The same with a scale of what is not clipped, where the first update has nothing of that kind."""
 
+    off: float = 0.0
+    """How far the limits of its parts are from one another, relative."""
     turned: bool = False
     """Whether it says of axes, which are those of the port's layout: in the trainer's own they may be turned."""
 
@@ -129,8 +134,11 @@ def unit_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
         if (units.axis is None or deep) and (units.vectors == "whole" or flat):
             scales = _scales(update, seen, units)
             for adaptive in (False, True) if scales is not None else ():
-                form = _clipped(update, scales, units, adaptive=adaptive)  # type: ignore[arg-type]
-                found += [form] if form is not None else []
+                # what is added to a norm shows in the last digits: of two the one that fits better is first
+                form = _clipped(update, scales, units, 0.0, adaptive=adaptive)  # type: ignore[arg-type]
+                more = _clipped(update, scales, units, EPSILON, adaptive=adaptive)  # type: ignore[arg-type]
+                pair = [one for one in (form, more) if one is not None and not (adaptive and one is more)]
+                found += sorted(pair, key=lambda one: one.off)[:1]
     return found or _grouped(update, seen)
 
 
@@ -174,7 +182,9 @@ def _share(update: SeenUpdate, leaf: str, o: NDArray[np.float64], units: _Units)
     return share if float(np.abs(left - share * other).max(initial=0.0)) <= limit else None
 
 
-def _clipped(update: SeenUpdate, scales: LeafArrays, units: _Units, *, adaptive: bool) -> GradientForm | None:
+def _clipped(
+    update: SeenUpdate, scales: LeafArrays, units: _Units, epsilon: float, *, adaptive: bool
+) -> GradientForm | None:
     """Return a clipping by the norm of each part, where parts at the limit show it."""
     each: list[tuple[float, float]] = []
     free = set()
@@ -183,7 +193,7 @@ def _clipped(update: SeenUpdate, scales: LeafArrays, units: _Units, *, adaptive:
             free |= {float(one) for one in np.asarray(scales[leaf]).ravel()}
             continue
         base = np.maximum(units.norms(update.before[leaf]), SMALLEST) if adaptive else 1.0
-        sizes = np.asarray(units.norms(g) / base).ravel()
+        sizes = np.asarray((units.norms(g) + epsilon) / base).ravel()
         each += [(s, r) for s, r in zip(np.asarray(scales[leaf]).ravel(), sizes, strict=True) if s > 0.0]
     s, r = (np.array(one) for one in zip(*each, strict=True)) if each else (np.zeros(0), np.zeros(0))
     if s.size < FEWEST:
@@ -197,21 +207,22 @@ def _clipped(update: SeenUpdate, scales: LeafArrays, units: _Units, *, adaptive:
     if any(abs(one - top) > LIMIT * top for one in free):
         return None
     known = free or int((whole & ~clipped).sum())
-    return _unit_form(units, limit, top if known else float("inf"), adaptive=adaptive)
+    off = float(np.ptp((s * r)[clipped]) / limit)
+    return replace(_unit_form(units, limit, top if known else float("inf"), epsilon, adaptive=adaptive), off=off)
 
 
-def _unit_form(units: _Units, limit: float, free: float, *, adaptive: bool) -> GradientForm:
+def _unit_form(units: _Units, limit: float, free: float, epsilon: float, *, adaptive: bool) -> GradientForm:
     def make(one: SeenUpdate) -> LeafArrays:
         made = {}
         for leaf, g in one.gradient.items():
             base = np.maximum(units.norms(one.before[leaf]), SMALLEST) if adaptive else 1.0
-            sizes = units.norms(g) / base
+            sizes = (units.norms(g) + epsilon) / base
             most = np.minimum(free, limit / np.where(sizes > 0.0, sizes, 1.0)) if units.clips(g) else free
             made[leaf] = g * most
         return made
 
     size = limit / free if np.isfinite(free) else 0.0
-    freed = None if size else lambda scale: _unit_form(units, limit, scale, adaptive=adaptive)
+    freed = None if size else lambda scale: _unit_form(units, limit, scale, epsilon, adaptive=adaptive)
     shown, turned = f"{size:.6g}" if size else "one number", units.axis is not None
     if adaptive and units.axis is None and not size:
         said = ("the gradient of each leaf is scaled to one number times the norm of its parameters (LARS, or a "
@@ -219,7 +230,9 @@ def _unit_form(units: _Units, limit: float, free: float, *, adaptive: bool) -> G
         return GradientForm(f"adaptive {units.name}", "trust ratio", said, make, size, limit, freed)
     if adaptive:
         said = f"the norm {units.words} is clipped to {shown} times that of the parameters"
-        return GradientForm(f"adaptive {units.name}", "adaptive clipping", said, make, size, limit, freed, turned)
+        return GradientForm(
+            f"adaptive {units.name}", "adaptive clipping", said, make, size, limit, freed, turned=turned
+        )
     said = "leaf by leaf" if units.axis is None else f"by the norm {units.words}"
     return GradientForm(
         f"clip {units.name}", "clipping", f"{said}, each to {shown}", make, size, limit, freed, turned

@@ -14,6 +14,7 @@ from parity.checks.proving.added_decay import added_decay_cause
 from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
+from parity.checks.proving.clipped_moves import clipped_moves_cause
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
 from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
@@ -29,6 +30,7 @@ from parity.checks.proving.recurrences import (
     rate_inside_cause,
     second_moment_cause,
 )
+from parity.checks.proving.schedule_forms import moving_momentum
 from parity.checks.proving.second_moment_forms import second_moment_forms_cause
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
 from parity.checks.proving.slots import LeafArrays
@@ -68,14 +70,20 @@ def update_cause(walk: TwoWalks) -> str:
     if (
         walk.done == 1
         and walk.what == MODEL
-        and (cause := move_forms_cause(walk) or ahead_cause(walk) or divisor_cause(walk))
+        and (cause := move_forms_cause(walk) or clipped_moves_cause(walk) or ahead_cause(walk) or divisor_cause(walk))
     ):
         return cause
     if cause := second_update_cause(walk):
-        return cause
+        return _of_a_schedule(walk) or cause
     if walk.done > 1 and walk.what == MODEL and (cause := largest_cause(walk) or move_forms_cause(walk)):
         return cause
     return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
+
+
+def _of_a_schedule(walk: TwoWalks) -> str:
+    """Return that momenta which part at the second update move by schedules."""
+    pairs = [(slot, gap.other) for slot, (since, gap) in walk.suspects.items() if since == 2 and gap.other]
+    return next((cause for pair in pairs if (cause := moving_momentum(walk, *pair))), "")
 
 
 def _loss_cause(walk: TwoWalks) -> str:
