@@ -227,7 +227,7 @@ FAULTS = {
                           r"^clipping.*update", r"^clipping"),
     "clip: values of the update": F("adagrad", {"eps": 1e-3, "begin_sq": 0.1, "clip": ("value", 0.3)},
                                     {"clip": ("norm", 1e9), "clip_moves": 0.8}, r"^clipping.*by itself"),
-    "clip: values of the update alone": F("adagrad", {"eps": 1e-3}, {"clip_moves": 0.9},
+    "clip: values of the update alone": F("adagrad", {"eps": 1e-3, "begin_sq": 0.1}, {"clip_moves": 0.8},
                                           r"^clipping.*update by itself"),
     "clip: epsilon": F("momentum", {"rate": 0.05} | CLIP, {"clip_epsilon": 0.0}, r"^clip epsilon"),
     "clip: after scaling": F("momentum", {"rate": 0.05} | CLIP, {"scale": 8.0, "rate": 0.05},

@@ -48,18 +48,24 @@ def rates_of(walk: TwoWalks) -> dict[int, float]:
         shared.append(one_value(ratios, SAME) if len(ratios) > 1 else None)
     # of an exponential schedule both are one number, and the right one is 1
     fits = [share is not None and abs(share - 1.0) <= SAME for share in shared]
-    late = int(fits[1] if any(fits) else shared[0] is None and shared[1] is not None)
+    if shared == [None, None]:
+        return {}  # of which update the rates are is not told: none is said then
+    late = int(fits[1] if any(fits) else shared[0] is None)
     return {at - late: rate for at, rate in found.items() if at >= late}
 
 
 def _own_rates(lane: Lane, form: MoveForm) -> dict[int, float]:
-    """Return update, counted from 1, to the rate of all leaves, without bias corrections; but for a factor."""
+    """Return update, counted from 1, to the rate of one leaf, without bias corrections; but for a factor."""
     updates = sorted(form.moves)
     first, second = betas_of(lane, form, updates) if form.under else (None, None)
     found = {}
     for at in updates:
-        rate = one_value({leaf: each.rate for leaf, each in form.moves[at].items()}, SAME)
-        if rate is not None:
+        rate = (
+            next(iter(form.moves[at].values())).rate
+            if form.moves[at].keys() == form.moves[updates[0]].keys()
+            else 0.0
+        )
+        if rate:
             corrections = (1 - power_of(first, at) if first else 1.0, 1 - power_of(second, at) if second else 1.0)
             found[at] = rate * corrections[0] / corrections[1] ** 0.5
     return found
