@@ -207,9 +207,10 @@ def _epsilon_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
         plain = [[form.epsilons[at] for at in updates] for form in (one, two)]
         steady = [[_steady(values) for values in both] for both in (sizes, plain)]
         if all(steady[0]):
+            times = sizes[1][0] / sizes[0][0]
             return (
-                f"epsilon of the optimizer: {sizes[0][0]:.4g} here, {sizes[1][0]:.4g} there, beside the root of the "
-                f"second moment"
+                f"epsilon of the optimizer: the port's is {times:.4g} times the trainer's ({sizes[0][0]:.4g} here, "
+                f"{sizes[1][0]:.4g} there), beside the root of the second moment"
             )
         if steady[0][0] != steady[0][1] and steady[1][0] != steady[1][1]:
             who, other = ("the port", "the trainer") if steady[1][1] else ("the trainer", "the port")
