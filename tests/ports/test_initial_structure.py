@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from parity.checks.proving.initial import _of_one_shape
 from parity.checks.proving.initial_structure import equal_leaves, tail_unlike, unlike_structure
 
 DRAWS = np.random.default_rng(3)
@@ -58,3 +59,27 @@ def test_leaves_of_one_key_are_told():
     here = {"a": one, "b": two, "c": three, "d": three}
     assert [leaf for leaf, _ in equal_leaves(here, {"a": one, "b": 2.0 * one, "c": three, "d": three})] == ["b"]
     assert equal_leaves(here, {"a": two, "b": one, "c": three, "d": three}) == []
+
+
+def layers(scale, count=6, copies=False):
+    drawn = [normal(18, 9) for _ in range(count)]
+    return {f"layer{at}": scale * (drawn[0] if copies else one) for at, one in enumerate(drawn)}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "told"),
+    [(layers(1.0), layers(1.41), True), (layers(1.0), layers(1.0), False), (layers(1.0), layers(1.41, 1), False),
+     (layers(1.0, copies=True), layers(1.41, copies=True), False)],
+)  # fmt: skip
+def test_spreads_of_several_leaves_show_what_no_single_one_does(here, there, told):
+    found = _of_one_shape({leaf: here[leaf] for leaf in there}, there, set())
+    assert [one.leaf for one in found] == ["layer0"] * told
+    assert all("as 6 leaves of its shape [18, 9]: spreads are 1." in one.said for one in found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_spreads_of_several_draws_of_one_distribution_are_one(seed):
+    draws = np.random.default_rng(seed)
+    for draw in (draws.standard_normal, draws.random, draws.standard_exponential):
+        sides = [{str(at): draw((16, 4)) for at in range(6)} for _ in (0, 1)]
+        assert _of_one_shape(*sides, set()) == []

@@ -12,6 +12,7 @@ from parity.checks.proving.stages import _judged
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
 from parity.checks.proving.verdict import PortProof, PortStage
+from parity.checks.proving.walk import walk_updates
 from tests.ports.small_walks import MODEL, adam, gradients, momentum, pair_of, still_zero, walk_of
 
 
@@ -336,3 +337,84 @@ def test_a_stage_that_a_cast_may_part_is_inconclusive_and_has_no_cause(name):
     assert (stage.verdict, stage.cause) == ("inconclusive", "")
     walk.clouded = ""
     assert _judged(walk, name, "leaves part", "learning rate").verdict == "broken"
+
+
+def trusted(zeros):
+    """Return SGD by a trust ratio, which is 1 where a norm is zero; one leaf begins at zero."""
+
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            held = state["params"][leaf]
+            size, norm = np.linalg.norm(held), np.linalg.norm(grad)
+            state["params"][leaf] = held - 0.05 * (size / norm if size > 0 else 1.0) * grad
+
+    pairing, *two = pair_of(rule, rule)
+    start = MODEL | {"b": np.zeros(3)} if zeros else MODEL
+    return walk_updates(pairing, *two, start, 6)
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_a_leaf_of_zeros_under_a_trust_ratio_is_no_chaos(zeros):
+    walk = trusted(zeros)
+    assert (walk.what, walk.chaotic, walk.done) == ("", False, 6)
+
+
+def cycled(ahead=0, nesterov=True):
+    """Return SGD whose momentum moves with its schedule."""
+
+    def rule(state, grads, at):
+        kept = 0.95 - 0.02 * (at + ahead)
+        for leaf, grad in grads.items():
+            m = state["m"][leaf] = kept * state["m"][leaf] + grad
+            state["params"][leaf] = state["params"][leaf] - 0.05 * (grad + kept * m if nesterov else m)
+
+    return rule
+
+
+def test_a_momentum_that_is_a_step_ahead_is_told_as_one():
+    said = update_cause(walk_of(cycled(), cycled(1), momenta))
+    assert said.startswith(
+        "schedule: off by one step: update 2 of the port uses the momentum of the update after (0.89,"
+    )
+    other = update_cause(walk_of(cycled(), momentum(1, 1), momenta))
+    assert "off by one" not in other
+
+
+def plateaued(rates):
+    """Return SGD by rates that the state tells, the one that is used next."""
+
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            state["params"][leaf] = state["params"][leaf] - rates[at - 1] * grad
+        state["optimizer"] = {"lr.0": np.array(rates[at])}
+
+    return rule, lambda params: {"optimizer": {"lr.0": np.array(rates[0])}}
+
+
+def test_a_rate_that_falls_at_each_step_more_is_not_off_by_one():
+    (here, slots), (there, others) = (
+        plateaued([1, 1, 1, 0.5, 0.5, 0.25, 0.25]),
+        plateaued([1, 1, 0.5, 0.25, 0.125, 0.1, 0.1]),
+    )
+    said = update_cause(walk_of(here, there, (slots, others), steps=6))
+    assert said.startswith("schedule: the rates part at update 3: 0.5 there, 1 here (0.5 times); then 0.25, 0.125")
+
+
+def set_first(rates):
+    """Return SGD that sets its rate as its step begins, which its state tells afterwards."""
+
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            state["params"][leaf] = state["params"][leaf] - rates[at - 1] * grad
+        state["optimizer"] = {"lr.0": np.array(rates[at - 1])}
+
+    return rule, lambda params: {"optimizer": {"lr.0": np.array(rates[0])}}
+
+
+def test_a_rate_that_is_set_as_the_step_begins_is_that_of_the_step():
+    here, there = ([0.05 * factor**at for at in range(8)] for factor in (0.9, 0.8))
+    (one, slots), (two, others) = set_first(here), set_first(there)
+    said = update_cause(walk_of(one, two, (slots, others), steps=6))
+    assert said.startswith(
+        "schedule: the rates part at update 2: 0.04 there, 0.045 here (0.888889 times); then 0.032,"
+    )

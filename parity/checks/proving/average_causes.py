@@ -71,6 +71,11 @@ def _shares_cause(walk: TwoWalks, slots: tuple[str, str], one: Average, two: Ave
         steady = all(max(each) - min(each) <= SAME * max(each) for each in (one.shares, two.shares))
         when = "" if steady else f" at update {at}"
         return f"EMA: decay {1 - x:.6g} here, {1 - y:.6g} there{when}"
+    begins = [_from_model(lane, slot) for lane, slot in zip(walk.lanes, slots, strict=False)]
+    zeros = [_from_zero(lane, slot) for lane, slot in zip(walk.lanes, slots, strict=False)]
+    if walk.what in slots and zeros[0] != zeros[1] and begins[zeros[0]] == 0.0:
+        words = [("here", "there"), ("there", "here")][not zeros[0]]
+        return f"EMA: the average begins at zero {words[0]}, as a copy of the parameters {words[1]}"
     # both follow their own parameters alike: where these or the losses part, that is no cause of it
     return "EMA: both move alike, from other values" if walk.what in slots else ""
 
@@ -134,6 +139,12 @@ def _from_model(lane: Lane, slot: str) -> float:
         return float("inf")
     a, b = (np.concatenate([held[leaf].ravel() for leaf in leaves]) for held in (first, start))
     return float(np.abs(a - b).max()) / max(float(np.abs(b).max()), 1e-300)
+
+
+def _from_zero(lane: Lane, slot: str) -> bool:
+    """Return whether a slot begins as zeros, and is no copy of parameters that are zeros themselves."""
+    first = lane.moments[0].slots.get(slot, {})
+    return bool(first) and not any(np.any(one) for one in first.values())
 
 
 def _moves(lane: Lane, slot: str, at: int) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from parity.checks.proving.effective import TakenParts, one_value
+from parity.checks.proving.effective import FEWEST, TakenParts, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["clip_cause", "clip_values_cause", "whole_times"]
@@ -30,18 +31,21 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
     """
     scales = []
     for at, taken in ((0, here), (1, there)):
-        part, shares = one_value(taken.gradient, ONE), shares_of(walk.lanes[at], taken.slot, 2)
+        held = walk.lanes[at].moments[1].slots[taken.slot]
+        several = {leaf: one for leaf, one in taken.gradient.items() if leaf not in held or held[leaf].size >= FEWEST}
+        part, shares = one_value(several or taken.gradient, ONE), shares_of(walk.lanes[at], taken.slot, 2)
         if part is None or shares is None or not 0.0 <= shares.kept < 1.0:
             return ""
         # beside a second moment the first is a mean, of which the gradient is one less what is kept
-        scales.append(part / (1.0 - shares.kept) if taken.square else part)
+        mean = taken.square or abs(shares.taken - (1.0 - shares.kept)) <= ONE * abs(shares.taken)
+        scales.append(part / (1.0 - shares.kept) if mean else part)
     whole = [abs(scale - 1.0) <= ONE for scale in scales]
     names = ("the trainer", "the port")
     for at, other in ((0, 1), (1, 0)):
         if whole[other] and 0.0 < scales[at] < 1.0 and not whole_times(scales[at], ONE):
             return (
                 f"clipping: {names[at]} clips the norm of the gradients ({norm:.6g}) to {scales[at] * norm:.6g}, "
-                f"{names[other]} does not clip it"
+                f"{names[other]} {_clips_update(walk, other)}"
             )
         times = whole_times(scales[other], ONE)
         if times and 0.0 < scales[at] < 1.0 and not whole_times(scales[at], ONE):
@@ -51,8 +55,27 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
             )
     if all(0.0 < scale < 1.0 and not whole_times(scale, ONE) for scale in scales):
         sizes = [scale * norm for scale in scales]
+        if abs(sizes[0] - sizes[1]) <= 1e-5 * sizes[0]:
+            return (
+                f"clipping: both clip the norm of the gradients to {sizes[0]:.6g}, and differ by what is beside it: "
+                "their gradients are scaled otherwise before that, or another epsilon is added to the norm"
+            )
         return f"clipping: largest norm of the gradients {sizes[0]:.6g} here, {sizes[1]:.6g} there"
     return ""
+
+
+def _clips_update(walk: TwoWalks, at: int) -> str:
+    """Return what one that does not clip its gradients does: its updates may all have one norm instead."""
+    form = move_form(walk, at)
+    sizes = {}
+    for step, (size, _) in (form.wholes if form is not None else {}).items():
+        rate = one_value({leaf: one.rate for leaf, one in form.moves[step].items()}, ONE)  # type: ignore[union-attr]
+        decays = any(one.decay for one in form.moves[step].values())  # type: ignore[union-attr]
+        sizes[str(step)] = 0.0 if rate is None or decays else rate * size
+    norm = one_value(sizes, ONE) if len(sizes) > 2 else None
+    if norm:
+        return f"the norm of its update, which is {norm:.6g} at each of the first {len(sizes)}"
+    return "does not clip it"
 
 
 def clip_values_cause(walk: TwoWalks) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from parity.checks.proving.slots import LeafArrays
 
-__all__ = ["FEWEST", "MomentShares", "TakenParts", "fitted", "one_value", "taken_of"]
+__all__ = ["FEWEST", "MomentShares", "TakenParts", "fitted", "fitted_any", "one_value", "taken_of"]
 
 FIT = 1e-7
 """How far, of its largest element, a slot may be from what its parts give."""
@@ -69,6 +69,25 @@ def fitted(
     parts, *_ = np.linalg.lstsq(table, made, rcond=None)
     close = float(np.abs(table @ parts - made).max()) <= within * float(np.abs(made).max(initial=0.0))
     return tuple(map(float, parts)) if close else None
+
+
+def fitted_any(
+    columns: Sequence[NDArray[np.float64]], more: Sequence[Sequence[NDArray[np.float64]]],
+    made: NDArray[np.float64], within: float,
+) -> tuple[float, ...] | None:  # fmt: skip
+    """Return the parts of the first columns, beside the first of several further ones with which they make a value.
+
+    Args:
+        columns: As of `fitted`.
+        more: Further columns that are tried, the plainest first.
+        made: As of `fitted`.
+        within: As of `fitted`.
+    """
+    for further in more:
+        parts = fitted([*columns, *further], made, within)
+        if parts is not None:
+            return parts[: len(columns)]
+    return None
 
 
 def taken_of(

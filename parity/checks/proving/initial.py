@@ -8,6 +8,7 @@ does: whether there is one at all, its mean and its spread within what so many d
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,9 @@ CHANCE = 1e-11
 FEWEST = 8
 """Elements of a leaf below which no spread is compared."""
 
+FEWEST_POOLED = 64
+"""The same of one among several of its shape: their standard errors are added, and have to be known better."""
+
 
 @dataclass(frozen=True)
 class UnlikeStart:
@@ -43,7 +47,7 @@ def compare_starts(pairing: Pairing) -> tuple[list[UnlikeStart], int]:
         pairing: Of the models, as they were built.
 
     Numerics: means and standard deviations against 7 standard errors, which are estimated from both samples, the
-    fourth moment included; constants must be equal to 1e-6.
+    fourth moment included; spreads of all leaves of one shape together too; constants must be equal to 1e-6.
     """
     expected = pairing.over(pairing.subjects.first.leaves)
     found = []
@@ -53,6 +57,9 @@ def compare_starts(pairing: Pairing) -> tuple[list[UnlikeStart], int]:
         if said:
             found.append(UnlikeStart(leaf, said))
     told = {one.leaf for one in found}
+    pooled = _of_one_shape(expected, pairing.subjects.second.leaves, told)
+    found += pooled
+    told |= {one.leaf for one in pooled}
     own = {leaf: pairing.subjects.second.leaves[leaf] for leaf in expected}
     found += [UnlikeStart(leaf, said) for leaf, said in equal_leaves(expected, own) if leaf not in told]
     return found, len(expected)
@@ -75,7 +82,7 @@ def _unlike(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
     spread = math.hypot(a.std(), b.std()) / math.sqrt(n)
     if abs(a.mean() - b.mean()) > SIGMAS * spread:
         return f"mean {a.mean():.4g} here, {b.mean():.4g} there, where draws explain {spread:.1g}"
-    error = math.sqrt(sum(max(_kurtosis(x) - 1.0, 0.5) / (4 * n) for x in (a, b)))
+    error = _spread_error(a, b)
     if abs(math.log(a.std() / b.std())) > SIGMAS * error:
         return f"spread {a.std():.4g} here, {b.std():.4g} there, where draws explain {100 * error:.1g} percent"
     gap = _largest_gap(a / a.std(), b / b.std())
@@ -85,6 +92,40 @@ def _unlike(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
             f"{np.abs(b).max():.4g} there"
         )
     return tail_unlike(a, b, CHANCE)
+
+
+def _spread_error(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return the standard error of the logarithm of the ratio of two spreads."""
+    return math.sqrt(sum(max(_kurtosis(x) - 1.0, 0.5) / (4 * x.size) for x in (a, b)))
+
+
+def _of_one_shape(
+    expected: Mapping[str, NDArray[np.float64]], own: Mapping[str, NDArray[np.float64]], told: set[str]
+) -> list[UnlikeStart]:
+    """Return leaves of one shape whose spreads together are of another distribution, as of layers that are alike.
+
+    No leaf by itself may show what several do: of as many draws in all. Shapes alone choose what belongs together.
+    """
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for leaf, a in expected.items():
+        b = own[leaf]
+        if leaf not in told and a.size >= FEWEST_POOLED and a.shape == b.shape and np.ptp(a) and np.ptp(b):
+            groups.setdefault(a.shape, []).append(leaf)
+    found = []
+    for shape, leaves in groups.items():
+        drawn = [[one[leaf].ravel() / one[leaf].std() for leaf in leaves] for one in (expected, own)]
+        if len(leaves) < 2 or any(len(np.unique(np.stack(side), axis=0)) < len(leaves) for side in drawn):
+            continue  # draws that are the same ones are no further evidence
+        logs = [math.log(own[leaf].std() / expected[leaf].std()) for leaf in leaves]
+        errors = [_spread_error(expected[leaf].ravel(), own[leaf].ravel()) for leaf in leaves]
+        if abs(sum(log / error for log, error in zip(logs, errors, strict=True))) > SIGMAS * math.sqrt(len(leaves)):
+            share, bound = math.exp(np.mean(logs)), 100 * math.hypot(*errors) / len(leaves)
+            said = (
+                f"as {len(leaves)} leaves of its shape {list(shape)}: spreads are {share:.4g} times as large there, "
+                f"where draws explain {bound:.1g} percent"
+            )
+            found.append(UnlikeStart(leaves[0], said))
+    return found
 
 
 def _kurtosis(x: NDArray[np.float64]) -> float:

@@ -18,7 +18,7 @@ from parity.checks.proving.sources import PortTrainer
 from parity.contract import StateView
 from parity.errors import SpecError
 
-__all__ = ["AHEAD", "MODEL", "Lane", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
+__all__ = ["AHEAD", "MODEL", "Lane", "LeafSlots", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
 
 LeafSlots = Mapping[str, Mapping[str, NDArray[np.float64]]]
 
@@ -61,6 +61,8 @@ class Lane:
     """LeafSlots that together are the model itself: its parameters, and its running statistics; they are `MODEL`."""
     run: object = None
     seconds: float = 0.0
+    gradients: dict[int, Mapping[str, NDArray[np.float64]]] = field(default_factory=dict)
+    """Of its own loss before a step, where causes asked for them."""
 
     def advance(self, step: int) -> None:
         """Make the update of a step, and keep the state after it."""
@@ -117,7 +119,7 @@ class Lane:
 
 
 def begin_lanes(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
-                nudges: int, *, lift: bool = False) -> list[Lane]:  # fmt: skip
+                nudges: int, *, lift: bool = False, zeros: bool = True) -> list[Lane]:  # fmt: skip
     """Begin both trainers, and nudged runs of both, from one set of values.
 
     Args:
@@ -127,13 +129,15 @@ def begin_lanes(pairing: Pairing, first: PortTrainer, second: PortTrainer, value
         values: Of the leaves of the first model.
         nudges: Further runs of each, whose start is moved by one unit in the last place.
         lift: As of `parity.contract.TrainerProbe.begin`.
+        zeros: Whether leaves that are zero everywhere are moved too.
     """
     lanes = []
     for seed in range(nudges + 1):
         rng = np.random.default_rng([7, seed])
         start = values
         if seed:
-            start = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") for leaf, v in values.items()}
+            start = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") if zeros or np.any(v) else v
+                     for leaf, v in values.items()}  # fmt: skip
         for trainer, is_second in ((first, False), (second, True)):
             lane = Lane(trainer, is_second, seed > 0)
             lane.run = trainer.probe.begin(pairing.over(start) if is_second else start, lift=lift)

@@ -87,6 +87,9 @@ def momentum_cause(walk: TwoWalks, here: TakenParts, there: TakenParts) -> str:
                 f"momentum: it is {shown[0]} here, {shown[1]} there: {who} keeps an average of gradients, the other "
                 "a sum (or the gradients themselves are scaled by as much)"
             )
+    if not _same(one.kept, two.kept) and not _same(one.taken, two.taken):
+        shown = [f"{share.kept:.6g} of itself and {share.taken:.6g} of the gradient" for share in (one, two)]
+        return f"momentum: it is {shown[0]} here, {shown[1]} there"
     return ""
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL
-from parity.checks.proving.rate_causes import FEW, rate_cause, rates_of
+from parity.checks.proving.rate_causes import FEW, rate_cause
+from parity.checks.proving.schedule_forms import rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 
@@ -157,11 +158,6 @@ def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArray
                 return (
                     f"epsilon of the optimizer: the port's is {ratio:.6g} times the trainer's, beside "
                     f"the root of the second moment"
-                )
-            if abs(other - slope) > 1e-4 * abs(slope):
-                return (
-                    f"rate or bias correction: the port divides by {other / slope:.6g} times the root "
-                    f"of the second moment"
                 )
     return ""
 

@@ -9,10 +9,11 @@ import numpy as np
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.schedule_forms import is_shifted, later_rates, rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["FEW", "rate_cause", "rates_of"]
+__all__ = ["FEW", "rate_cause"]
 
 FIT = 1e-6
 """How far a difference may be from what a cause gives, relative to its largest element."""
@@ -55,7 +56,9 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
             moved = [at for at in rates if at < done - 1 and rates.get(at + other - done + 1, rates[at]) != rates[at]]
             if moved or not used or other not in rates:
                 continue
-            if abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0:
+            if abs(factor * used - rates[other]) <= 1e-6 * abs(rates[other]) != 0.0 and is_shifted(
+                walk, other - done + 1
+            ):
                 return (
                     f"schedule: off by one step: update {done} of the port uses {words} "
                     f"({rates[other]:.6g}, not {used:.6g})"
@@ -63,7 +66,7 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
         if used:
             shown = f"{factor * used:.6g} there, {used:.6g} here"
             when = f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update"
-            return f"{when}: {shown} ({factor:.6g} times)"
+            return f"{when}: {shown} ({factor:.6g} times){later_rates(walk)}"
     when = (
         f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update (schedule)"
     )
@@ -171,14 +174,4 @@ def _kept_shares(lane: Lane) -> tuple[set[float], set[float]]:
             shares = None if slot == MODEL else shares_of(lane, slot, 2, power=power)
             if shares is not None and 0.0 < shares.kept < 1.0 and shares.taken > 0.0:
                 kept.add(float(f"{shares.kept:.6g}"))
-    return found
-
-
-def rates_of(walk: TwoWalks) -> dict[int, float]:
-    """Return update to the rate that it uses, as far as an optimizer of the first state says it."""
-    found: dict[int, float] = {}
-    for at, moment in enumerate(walk.lanes[0].moments):
-        rates = [float(v) for place, v in moment.view.arrays.items() if ".lr." in f".{place}" and np.ndim(v) == 0]
-        if rates:
-            found[at] = rates[0]
     return found

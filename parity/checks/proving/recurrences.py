@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from parity.checks.proving.effective import FEWEST, MomentShares, fitted
 from parity.checks.proving.lockstep import MODEL, Lane
+from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks, scaled
 
@@ -43,10 +44,28 @@ def second_moment_cause(walk: TwoWalks) -> str:
         else f"a running mean of squared gradients that keeps {one.kept:.6g} of itself"
         for is_sum, one in zip(sums, (here, there), strict=True)
     ]  # fmt: skip
+    ratio = there.taken / here.taken
+    if abs(here.kept - there.kept) <= SAME and abs(ratio - 1.0) > SAME and (here.kept == 1.0 or sums[0] != sums[1]):
+        return (
+            f"accumulation: the second moment takes {ratio:.6g} times as much of the squared gradient there as here: "
+            f"the gradients of the port are {ratio**0.5:.6g} times the trainer's"
+        )
     if sums[0] != sums[1]:
         return f"second moment: {here.slot} is {words[0]} here, {there.slot} {words[1]} there"
     if abs(here.kept - there.kept) > SAME:
-        return f"beta2: the second moment keeps {here.kept:.6g} of itself here, {there.kept:.6g} there"
+        said = f"beta2: the second moment keeps {here.kept:.6g} of itself here, {there.kept:.6g} there"
+        return said + _first_moments(walk, here.slot)
+    return ""
+
+
+def _first_moments(walk: TwoWalks, second: str) -> str:
+    """Return that what first moments keep of themselves differs too, as the end of a sentence."""
+    for slot, (since, gap) in walk.suspects.items():
+        if since > 2 or slot in (MODEL, second) or not gap.other:
+            continue
+        one, two = (shares_of(lane, name, 2) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False))
+        if one is not None and two is not None and abs(one.kept - two.kept) > SAME:
+            return f"; beta1 too: the first moment keeps {one.kept:.6g} of itself here, {two.kept:.6g} there"
     return ""
 
 
@@ -85,12 +104,10 @@ def divisor_cause(walk: TwoWalks) -> str:
     second moment, or its square one of the second moment where epsilon is under the root.
     """
     lines: list[tuple[bool, float, float]] = []
-    kept = 0.0
     for lane in walk.lanes[:2]:
         second = _second(lane)
         if second is None:
             return ""
-        kept = second.kept
         start, moment = lane.moments[0].slots[MODEL], lane.moments[1].slots
         gradient = _gradient(lane, 0)
         leaves = [leaf for leaf in gradient if leaf in moment[second.slot]]
@@ -114,10 +131,6 @@ def divisor_cause(walk: TwoWalks) -> str:
         if abs(sizes[0] - sizes[1]) > 1e-3 * max(map(abs, sizes)):
             return f"epsilon of the optimizer: {abs(sizes[0]):.4g} here, {abs(sizes[1]):.4g} there"
         return ""
-    if 0.0 < kept < 1.0:
-        for who, value in (("the port", ratio), ("the trainer", 1.0 / ratio)):
-            if abs(value - (1.0 - kept) ** -0.5) <= 1e-4 * value:
-                return f"bias correction: {who} divides the second moment by one less its decay, the other does not"
     return ""  # a rate, which the moves themselves tell
 
 

@@ -55,21 +55,41 @@ def _constant(arrays: list[NDArray[np.float64]]) -> float | None:
 
 def largest_cause(walk: TwoWalks) -> str:
     """Return that one divides by the largest second moment so far, told by a slot that is the maximum of another."""
-    sides = (("the trainer", "the port", 0, walk.suspects.keys()), ("the port", "the trainer", 1, walk.extra))
-    for who, other, at, slots in sides:
-        moments = walk.lanes[at].moments
-        now, before = moments[walk.done].slots, moments[walk.done - 1].slots
-        for slot in slots:
-            for second in (one for one in now if one not in (MODEL, slot)):
-                leaves = [leaf for leaf in now.get(slot, {}) if leaf in now[second] and leaf in before.get(slot, {})]
-                made = all(
-                    np.array_equal(now[slot][leaf], np.maximum(before[slot][leaf], now[second][leaf]))
-                    for leaf in leaves
-                )
-                differs = any(not np.array_equal(now[slot][leaf], now[second][leaf]) for leaf in leaves)
-                if leaves and made and differs:
-                    return (
-                        f"AMSGrad: {slot} of {who} is the largest {second} so far, and nothing in the state of "
-                        f"{other} equals it"
-                    )
+    sides = [_largest(walk, at) for at in (0, 1)]
+    if sides[0] and sides[1]:
+        corrected = [bool(side[2]) for side in sides if side]
+        if corrected[0] == corrected[1]:
+            return ""
+        words = ["of the corrected one" if one else "of the second moment as it is" for one in corrected]
+        return f"AMSGrad: the largest {words[0]} so far here, {words[1]} there (before or after the bias correction)"
+    for who, other, found, slots in (("the trainer", "the port", sides[0], walk.suspects.keys()),
+                                     ("the port", "the trainer", sides[1], walk.extra)):  # fmt: skip
+        if found and found[0] in slots:
+            return (
+                f"AMSGrad: {found[0]} of {who} is the largest {found[1]} so far, and nothing in the state of "
+                f"{other} equals it"
+            )
     return ""
+
+
+def _largest(walk: TwoWalks, at: int) -> tuple[str, str, bool] | None:
+    """Return the slot of a state that is the largest of another so far, which, and whether that is scaled first."""
+    moments = walk.lanes[at].moments
+    now, before = moments[walk.done].slots, moments[walk.done - 1].slots
+    for slot in (one for one in now if one != MODEL):
+        for second in (one for one in now if one not in (MODEL, slot)):
+            leaves = [leaf for leaf in now[slot] if leaf in now[second] and leaf in before.get(slot, {})]
+            if not leaves:
+                continue
+            held, old, made = (np.concatenate([one[leaf].ravel() for leaf in leaves])
+                               for one in (now[slot], before[slot], now[second]))  # fmt: skip
+            if np.array_equal(held, np.maximum(old, made)) and not np.array_equal(held, made):
+                return slot, second, False
+            grown = (held > old) & (made > 0.0)
+            if int(grown.sum()) < 4 or grown.all() or not np.array_equal(held[~grown], old[~grown]):
+                continue
+            factor = float(np.median(held[grown] / made[grown]))
+            close = np.abs(held - np.maximum(old, factor * made)) <= 1e-12 * np.abs(held).max()
+            if factor > 1.0 + 1e-9 and close.all():
+                return slot, second, True
+    return None

@@ -10,13 +10,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from parity.checks.proving.added_decay import added_decay_cause
 from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
-from parity.checks.proving.effective import FEWEST, SAME, TakenParts, one_value, taken_of
+from parity.checks.proving.clipped_moves import clipped_moves_cause
+from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
+from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
+from parity.checks.proving.lion_forms import sign_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
+from parity.checks.proving.move_form_causes import move_forms_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
@@ -25,6 +30,8 @@ from parity.checks.proving.recurrences import (
     rate_inside_cause,
     second_moment_cause,
 )
+from parity.checks.proving.schedule_forms import moving_momentum
+from parity.checks.proving.second_moment_forms import second_moment_forms_cause
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
@@ -51,16 +58,32 @@ def update_cause(walk: TwoWalks) -> str:
     if first == 1 and (
         cause := frozen_cause(walk)
         or begin_cause(walk)
+        or second_moment_forms_cause(walk)
         or second_moment_cause(walk)
         or clip_values_cause(walk)
+        or gradient_forms_cause(walk)
         or _taken_cause(walk)
     ):
         return cause
-    if walk.done == 1 and walk.what == MODEL and (cause := ahead_cause(walk) or divisor_cause(walk)):
+    if walk.what == MODEL and (cause := sign_cause(walk)):
+        return cause
+    if (
+        walk.done == 1
+        and walk.what == MODEL
+        and (cause := move_forms_cause(walk) or clipped_moves_cause(walk) or ahead_cause(walk) or divisor_cause(walk))
+    ):
         return cause
     if cause := second_update_cause(walk):
+        return _of_a_schedule(walk) or cause
+    if walk.done > 1 and walk.what == MODEL and (cause := largest_cause(walk) or move_forms_cause(walk)):
         return cause
     return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
+
+
+def _of_a_schedule(walk: TwoWalks) -> str:
+    """Return that momenta which part at the second update move by schedules."""
+    pairs = [(slot, gap.other) for slot, (since, gap) in walk.suspects.items() if since == 2 and gap.other]
+    return next((cause for pair in pairs if (cause := moving_momentum(walk, *pair))), "")
 
 
 def _loss_cause(walk: TwoWalks) -> str:
@@ -108,7 +131,7 @@ def _taken_cause(walk: TwoWalks) -> str:
     gradient = over(grads, grads=True)
     return (
         _rate_in_momentum(here, there, walk)
-        or _decay_cause(here, there)
+        or added_decay_cause(walk, here, there, gradient)
         or _clip_value_cause(here, there, walk)
         or momentum_cause(walk, here, there)
         or _scale_cause(here, there, gradient, walk)
@@ -118,18 +141,6 @@ def _taken_cause(walk: TwoWalks) -> str:
 def _over(walk: TwoWalks, slots: Mapping[str, LeafArrays]) -> dict[str, LeafArrays]:
     """Return slots of the first state as the second has them."""
     return {slot: walk.pairing.over(held) for slot, held in slots.items()}
-
-
-def _decay_cause(here: TakenParts, there: TakenParts) -> str:
-    """Return a decay that is added to the gradient in one alone, or in other leaves."""
-    sets = [{leaf for leaf, part in one.params.items() if part} for one in (here, there)]
-    if sets[0] == sets[1]:
-        return ""
-    only = sorted(sets[1] - sets[0]) or sorted(sets[0] - sets[1])
-    who = "the port" if sets[1] - sets[0] else "the trainer"
-    other = sets[0] if who == "the port" else sets[1]
-    where = f"of {len(only)} more leaves, such as {only[0]}" if other else "in one of the two alone"
-    return f"decay: {who} adds a multiple of the parameters to the gradient (L2) {where}"
 
 
 def _rate_in_momentum(here: TakenParts, there: TakenParts, walk: TwoWalks) -> str:
@@ -146,6 +157,12 @@ def _rate_in_momentum(here: TakenParts, there: TakenParts, walk: TwoWalks) -> st
     moves = [np.concatenate([(one[leaf] - before[leaf]).ravel() for leaf in before]) for one in (here_now, there_now)]
     if float(np.abs(moves[0] - moves[1]).max(initial=0.0)) > 1e-9 * float(np.abs(moves[0]).max(initial=0.0)):
         return ""
+    held = _over(walk, walk.lanes[0].moments[1].slots)[here.slot]
+    leaves = [leaf for leaf in before if leaf in held]
+    made = np.concatenate([held[leaf].ravel() for leaf in leaves])
+    moved = np.concatenate([(here_now[leaf] - before[leaf]).ravel() for leaf in leaves])
+    if fitted([made], moved, 1e-7) is None:
+        return ""  # what moves by the signs of its momentum alone shows no rate in it
     return (
         f"momentum: the port's is {ratio:.6g} times the trainer's, the first update the same: the rate is taken "
         f"{'into the momentum there, after it here' if abs(ratio) < 1 else 'after the momentum there, into it here'}"

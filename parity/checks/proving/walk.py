@@ -28,6 +28,8 @@ class TwoWalks:
 
     pairing: Pairing
     lanes: list[Lane]
+    steps: int = 0
+    """Updates that were asked for."""
     done: int = 0
     """Completed updates that were compared."""
     what: str = ""
@@ -69,8 +71,18 @@ def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, valu
     Raises:
         SpecError: The user's code fails, or a state does not hold the model's parameters.
     """
-    lanes = begin_lanes(pairing, first, second, values, 1, lift=lift)
-    walk = TwoWalks(pairing, lanes)
+    walk = _walked(pairing, first, second, values, steps, lift, limit, zeros=True)
+    some = {bool(np.any(value)) for value in values.values()}
+    if walk.chaotic and len(some) == 2:
+        # a trust ratio is 1 at a leaf of zeros and nearly 0 beside it: that start is another one, no rounding
+        walk = _walked(pairing, first, second, values, steps, lift, limit, zeros=False)
+    return walk
+
+
+def _walked(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
+            steps: int, lift: bool, limit: float, *, zeros: bool) -> TwoWalks:  # fmt: skip
+    lanes = begin_lanes(pairing, first, second, values, 1, lift=lift, zeros=zeros)
+    walk = TwoWalks(pairing, lanes, steps)
     judge = _Judge(walk, limit)
     for step in range(steps):
         if step % 10 == 0:
@@ -78,7 +90,7 @@ def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, valu
         for lane in lanes:
             lane.advance(step)
         if step == 0 and sum(lane.seconds for lane in lanes) < SLOW * len(lanes):
-            more = begin_lanes(pairing, first, second, values, 2, lift=lift)[4:]
+            more = begin_lanes(pairing, first, second, values, 2, lift=lift, zeros=zeros)[4:]
             for lane in more:
                 lane.advance(0)
             lanes += more

@@ -1,0 +1,196 @@
+"""Forms of a gradient that need the loss again: at another point, as SAM takes it, and on parts of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from parity.checks.proving.effective import fitted_any
+from parity.checks.proving.lockstep import MODEL, Lane
+from parity.checks.proving.seen import SeenUpdate, decays_of, joined
+from parity.checks.proving.slots import LeafArrays
+from parity.checks.proving.unit_forms import GradientForm
+from parity.errors import ParityError
+
+__all__ = ["ascended_forms", "parted_forms"]
+
+FIT = 1e-7
+"""How far an update may be from what a form makes of it, relative to its largest element."""
+
+SEARCH = (0.0, 0.01, 0.06, 0.3, 2.0)
+"""Lengths of an ascent between which the one that is used is looked for."""
+
+PARTS = (2, 3, 4, 8)
+"""Numbers of equal parts of a batch that are tried."""
+
+SLOWEST = 0.5
+"""Seconds of an update above which no further gradients are asked for: a search takes a hundred of them."""
+
+
+def ascended_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
+    """Return the gradients at a point where the loss is higher, of which an update is made.
+
+    Args:
+        lane: The run.
+        update: The first one.
+        seen: The gradient that its optimizer was given, but for its scale.
+
+    Numerics: the length is a root of one number, by bracketing and false position to the last digits.
+    """
+    if set(update.gradient) - set(lane.trainer.model.leaves) or lane.seconds > SLOWEST:
+        return []  # leaves of the other model: the loss takes its own
+    found = []
+    for name, words, rise in RISES:
+
+        def gradient(one: SeenUpdate, rho: float, rise: Callable = rise) -> LeafArrays:
+            values = dict(lane.moments[one.at - 1].slots[MODEL])
+            step = rise(one)
+            values |= {leaf: values[leaf] + rho * up for leaf, up in step.items()}
+            made = lane.trainer.probe.loss(values, lane.trainer.batch(one.at - 1)).gradients
+            return {leaf: made[leaf] for leaf in one.gradient}
+
+        at = lambda rho, gradient=gradient: gradient(update, rho)  # noqa: E731
+        rho = _length(at, update, seen, 1.0)
+        rho = _length(at, update, seen, -1.0) if rho is None and name == "norm" else rho
+        if rho is not None:
+            made = lambda one, rho=rho, gradient=gradient: gradient(one, rho)  # noqa: E731
+            said = f"the gradient is that at a point {abs(rho):.6g} {'up' if rho > 0 else 'down'}, {words}"
+            found.append(GradientForm(f"ascended {name}", "SAM", said, made, rho))
+    return found
+
+
+def _length(
+    gradient: Callable[[float], LeafArrays], update: SeenUpdate, seen: LeafArrays, sign: float
+) -> float | None:
+    """Return how far up a gradient was taken, or down; None where no length gives it."""
+    leaves = list(update.gradient)
+    o, g = joined(seen, leaves), joined(update.gradient, leaves)
+    decays = decays_of(update, leaves)
+    # what of the gradient at the values themselves is neither in the one used nor in a decay that is added to it
+    span = np.stack([o, *(column for further in decays for column in further)], 1)
+    away = g - span @ np.linalg.lstsq(span, g, rcond=None)[0]
+
+    def off(rho: float) -> float:
+        made = joined(gradient(rho), leaves)
+        return float(made @ away) / float(np.abs(made) @ np.abs(o))
+
+    low, low_off = 0.0, off(0.0)
+    for high in (sign * one for one in SEARCH[1:]):
+        high_off = off(high)
+        if low_off * high_off <= 0.0:
+            break
+        low, low_off = high, high_off
+    else:
+        return None
+    a, b, x, y = low, high, low_off, high_off
+    rho = b
+    for _ in range(40):
+        rho = b - y * (b - a) / (y - x) if y != x else 0.5 * (a + b)
+        now = off(rho)
+        if now == 0.0 or abs(b - a) <= 1e-13 * abs(b) or abs(rho - b) <= 1e-13 * abs(b):
+            break
+        if now * y < 0.0:
+            a, x = b, y
+        else:
+            x *= 0.5  # false position that does not stay at one end
+        b, y = rho, now
+    made = joined(gradient(rho), leaves)
+    return rho if fitted_any([made], decays, o, FIT) is not None else None
+
+
+def _by_norm(update: SeenUpdate) -> LeafArrays:
+    size = np.sqrt(sum(float((g * g).sum()) for g in update.gradient.values()))
+    return {leaf: g / size for leaf, g in update.gradient.items()}
+
+
+def _by_leaf(update: SeenUpdate) -> LeafArrays:
+    return {leaf: g / max(float(np.linalg.norm(g)), 1e-300) for leaf, g in update.gradient.items()}
+
+
+def _adaptive(update: SeenUpdate) -> LeafArrays:
+    size = np.sqrt(sum(float(((g * update.before[leaf]) ** 2).sum()) for leaf, g in update.gradient.items()))
+    return {leaf: g * update.before[leaf] ** 2 / max(size, 1e-300) for leaf, g in update.gradient.items()}
+
+
+def _plain(update: SeenUpdate) -> LeafArrays:
+    return update.gradient
+
+
+RISES = (
+    ("norm", "by the gradient over the norm of all", _by_norm),
+    ("leaf", "by the gradient over the norm of each leaf", _by_leaf),
+    ("adaptive", "by the gradient times the squared parameters (adaptive)", _adaptive),
+    ("plain", "times the gradient itself", _plain),
+)
+"""Name, words, and the step up for a length of one."""
+
+
+def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
+    """Return the sums of gradients of parts of the batch of which an update is made.
+
+    Args:
+        lane: The run.
+        update: The first one.
+        seen: The gradient that its optimizer was given, but for its scale.
+    """
+    if set(update.gradient) - set(lane.trainer.model.leaves) or lane.seconds > SLOWEST:
+        return []
+    batch = lane.trainer.batch(0)
+    counts = {len(one) for one in batch.values() if isinstance(one, np.ndarray) and one.ndim}
+    if len(counts) != 1:
+        return []
+    count, leaves = counts.pop(), list(update.gradient)
+    o = joined(seen, leaves)
+    for parts in PARTS:
+        if count % parts or o.size < 4 * parts:
+            continue
+        try:
+            made = _of_parts(lane, update, parts)
+        except ParityError:
+            return []  # the loss takes no part of a batch
+        columns = [joined(one, leaves) for one in made]
+        weights = fitted_any(columns, decays_of(update, leaves), o, FIT)
+        if weights is None:
+            continue
+        w = np.array(weights)
+        norms = np.array([float(np.linalg.norm(column)) for column in columns])
+        limit, top = float((w * norms).max()), float(w.max())
+        clipped = np.abs(w * norms - limit) <= 1e-5 * limit
+        if (clipped | (np.abs(w - top) <= 1e-5 * top)).all() and (clipped & (w < top * (1 - 1e-5))).any():
+            words = f"each of {parts} parts of the batch is clipped by itself, then they are added"
+            return [
+                GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None, top, limit)),
+                GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None, np.inf, limit)),
+            ]
+        w = w / w.sum() if abs(w.sum()) > 1e-9 else w
+        shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
+        words = f"the gradients of {parts} parts of the batch with the weights {shown}"
+        return [
+            GradientForm(f"parts {shown}", "accumulation", words, _summed(lane, parts, [float(one) for one in w]))
+        ]
+    return []
+
+
+def _summed(
+    lane: Lane, parts: int, weights: Sequence[float] | None, top: float = 1.0, limit: float = 1.0
+) -> Callable[[SeenUpdate], LeafArrays]:
+    def make(update: SeenUpdate) -> LeafArrays:
+        made, leaves = _of_parts(lane, update, parts), list(update.gradient)
+        norms = [float(np.linalg.norm(joined(one, leaves))) for one in made]
+        shares = weights if weights is not None else [min(top, limit / norm) for norm in norms]
+        return {leaf: np.sum([w * one[leaf] for w, one in zip(shares, made, strict=True)], axis=0) for leaf in leaves}
+
+    return make
+
+
+def _of_parts(lane: Lane, update: SeenUpdate, parts: int) -> list[LeafArrays]:
+    values, batch = lane.moments[update.at - 1].slots[MODEL], lane.trainer.batch(update.at - 1)
+    found = []
+    for at in range(parts):
+        part = {}
+        for name, one in batch.items():
+            size = len(one) // parts if isinstance(one, np.ndarray) and one.ndim else 0
+            part[name] = one[at * size : (at + 1) * size] if size else one
+        found.append(lane.trainer.probe.loss(values, part).gradients)
+    return found
