@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, nearest
+from parity.checks.programs.edits import FEWEST_NUMBERS, FloatNumbers, OperationChange, computed, edit_of, nearest
 from parity.checks.programs.functions import ACTIVATIONS, TAKEN
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
@@ -33,7 +33,7 @@ def insertions_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[O
 def _added(one: ProgramOperation) -> Iterator[OperationChange]:
     """Yield what may be taken of the output besides."""
     y = one.outputs[0]
-    for name, function in ACTIVATIONS.items():
+    for name, function in ACTIVATIONS.items() if np.unique(y).size >= FEWEST_NUMBERS else ():
         if name in _INSERTED:
             yield OperationChange("activation", "nothing", f"{name} after {one.kind}", 2,
                                   edit_of(lambda y, f=function: computed(f, y)))  # fmt: skip
@@ -72,7 +72,8 @@ def _taken(one: ProgramOperation) -> Iterator[OperationChange]:
         return
     for place in floats:
         word = f"input {place} of {one.kind}"
-        for name, function in ACTIVATIONS.items():
+        told = np.unique(one.inputs[place]).size >= FEWEST_NUMBERS
+        for name, function in ACTIVATIONS.items() if told else ():
             if name in _INSERTED:
                 yield OperationChange("activation", "nothing", f"{name} on {word}", 2, _given(place, function))
         for name, function in TAKEN.items():
@@ -83,7 +84,7 @@ def _taken(one: ProgramOperation) -> Iterator[OperationChange]:
 
 
 def _given(place: int, function: Callable[[FloatNumbers], Any]) -> OperationEdit:
-    def given(inputs: OperationArrays) -> OperationArrays:
+    def given(inputs: OperationArrays, sources: object) -> OperationArrays:
         return tuple(computed(function, x) if at == place else x for at, x in enumerate(inputs))
 
     return OperationEdit(given=given)
