@@ -305,6 +305,18 @@ def test_a_constant_mask_holds_another_number_and_is_no_function_of_it() -> None
     assert "activation" not in said
 
 
+def test_a_correction_along_the_other_axis_is_no_activation() -> None:
+    """ReLU of numbers that are all negative makes zeros, as leaving them out does: the softmax takes no notice of it."""
+    draws = [[w, np.log(np.abs(a[0]) / 9)] for a, _, w in _DRAWS]
+    said = _of_draws(
+        lambda s, q: torch.softmax(s - q[None], -1) ** 2,
+        lambda s, q: jax.nn.softmax(s - q[:, None], -1) ** 2,
+        draws,
+    )
+    assert said.startswith("left out: sub is applied here")
+    assert "ReLU" not in said
+
+
 def test_of_several_factors_that_would_do_the_one_is_told_that_the_other_program_has() -> None:
     def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         share = torch.softmax(a, -1).mean(0)

@@ -96,7 +96,7 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     for place, x in givens:
         if (own := _function(x, y)) and place is not None:
             for name, function in ACTIVATIONS.items():
-                if name not in (own, "nothing"):
+                if name not in (own, "nothing") and np.unique(computed(function, x)).size >= FEWEST_NUMBERS:
                     edit = OperationEdit(after=lambda o, i, s, f=function, p=place: (computed(f, i[p]),))  # type: ignore[misc]
                     yield OperationChange("activation", own, name, 0, edit)
             return

@@ -22,6 +22,7 @@ __all__ = [
     "edit_of",
     "equal",
     "nearest",
+    "shows",
     "turns_of",
 ]
 
@@ -132,6 +133,21 @@ def computed(function: Callable[..., Any], *args: FloatNumbers) -> FloatNumbers:
     """Return what a function makes of arrays, without a warning of what is not finite."""
     with np.errstate(all="ignore"):
         return np.asarray(function(*args))
+
+
+def shows(function: Callable[..., Any], x: FloatNumbers) -> bool:
+    """Return whether what a function makes of a value tells it from others.
+
+    Args:
+        function: Of single numbers.
+        x: The value. Of numbers of one sign ReLU and the absolute value make zeros, themselves or their negatives, as
+            others do; of a mask of two numbers any function makes one of two.
+    """
+    made = computed(function, x)
+    fewest = min(FEWEST_NUMBERS, x.size)
+    plain = made.shape == x.shape and (np.array_equal(made, x) or (np.array_equal(made, -x) and (x <= 0.0).all()))
+    told = np.unique(x).size >= fewest and np.unique(made).size >= fewest and bool(made.any())
+    return told and (not plain or function is np.negative)
 
 
 def equal(a: FloatNumbers, b: FloatNumbers) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.checks.programs.edits import FEWEST_NUMBERS, FloatNumbers, OperationChange, computed, edit_of, nearest
+from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, nearest, shows
 from parity.checks.programs.functions import ACTIVATIONS, TAKEN
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
@@ -33,11 +33,13 @@ def insertions_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[O
 def _added(one: ProgramOperation) -> Iterator[OperationChange]:
     """Yield what may be taken of the output besides."""
     y = one.outputs[0]
-    for name, function in ACTIVATIONS.items() if np.unique(y).size >= FEWEST_NUMBERS else ():
-        if name in _INSERTED:
+    for name, function in ACTIVATIONS.items():
+        if name in _INSERTED and shows(function, y):
             yield OperationChange("activation", "nothing", f"{name} after {one.kind}", 2,
                                   edit_of(lambda y, f=function: computed(f, y)))  # fmt: skip
     for name, function in TAKEN.items():
+        if not shows(function, y):
+            continue
         yield OperationChange("value", f"the result of {one.kind} as it is", name, 2,
                               edit_of(lambda y, f=function: computed(f, y)))  # fmt: skip
     if y.ndim and y.shape[-1] > 1:
@@ -72,11 +74,12 @@ def _taken(one: ProgramOperation) -> Iterator[OperationChange]:
         return
     for place in floats:
         word = f"input {place} of {one.kind}"
-        told = np.unique(one.inputs[place]).size >= FEWEST_NUMBERS
-        for name, function in ACTIVATIONS.items() if told else ():
-            if name in _INSERTED:
+        for name, function in ACTIVATIONS.items():
+            if name in _INSERTED and shows(function, one.inputs[place]):
                 yield OperationChange("activation", "nothing", f"{name} on {word}", 2, _given(place, function))
         for name, function in TAKEN.items():
+            if not shows(function, one.inputs[place]):
+                continue
             yield OperationChange("value", f"{word} as it is", name, 2, _given(place, function))
         if one.inputs[place].ndim and one.inputs[place].shape[-1] > 1:
             for name, function in _NORMALIZED.items():
