@@ -306,7 +306,7 @@ def test_a_constant_mask_holds_another_number_and_is_no_function_of_it() -> None
 
 
 def test_a_correction_along_the_other_axis_is_no_activation() -> None:
-    """ReLU of numbers that are all negative makes zeros, as leaving them out does: the softmax takes no notice of it."""
+    """ReLU of numbers that are all negative makes zeros, as leaving them out does: a softmax does not show it."""
     draws = [[w, np.log(np.abs(a[0]) / 9)] for a, _, w in _DRAWS]
     said = _of_draws(
         lambda s, q: torch.softmax(s - q[None], -1) ** 2,
@@ -359,6 +359,7 @@ def test_a_function_of_a_library_is_told_at_the_line_that_calls_it() -> None:
     assert len(set(lines)) == 2
 
 
+@pytest.mark.soak
 def test_three_changes_are_named_together() -> None:
     def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.tanh(F.layer_norm(F.gelu(a @ w), (6,), eps=1e-3) @ w * 0.5)
