@@ -293,6 +293,19 @@ def test_a_gate_inside_a_loop_that_begins_with_zeros() -> None:
     assert _of_draws(trainer, port, _DRAWS).startswith("order: after dot_general here, mul before dot_general there")
 
 
+def test_a_gate_is_taken_before_the_product_and_without_the_bias_that_is_added_last() -> None:
+    bias = np.arange(6.0)
+
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(b + torch.sigmoid(2 * b) * (a @ w + torch.from_numpy(bias)))
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(b + (jax.nn.sigmoid(2 * b) * a) @ w + bias)
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert said.startswith("order: after dot_general and what is added to it here, mul before dot_general and")
+
+
 def test_a_constant_mask_holds_another_number_and_is_no_function_of_it() -> None:
     """The hyperbolic tangent makes -1 of -100, as any function does of one number."""
     beyond = np.triu(np.ones((6, 6)), 2)
@@ -315,6 +328,16 @@ def test_a_correction_along_the_other_axis_is_no_activation() -> None:
     )
     assert said.startswith("left out: sub is applied here")
     assert "ReLU" not in said
+
+
+def test_differences_are_taken_along_another_axis() -> None:
+    said = _of_draws(
+        lambda a, b, w: (torch.tanh(a @ w)[:, 1:] - torch.tanh(a @ w)[:, :-1]).pow(2).mean() + b.mean(),
+        lambda a, b, w: ((jnp.tanh(a @ w)[1:] - jnp.tanh(a @ w)[:-1]) ** 2).mean() + b.mean(),
+        _DRAWS,
+    )
+    assert said.startswith("setting: __getitem__ with places of axis 1 here")
+    assert "of axis 0 there" in said
 
 
 def test_of_several_factors_that_would_do_the_one_is_told_that_the_other_program_has() -> None:

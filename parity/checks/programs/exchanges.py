@@ -7,6 +7,7 @@ weight of one class that is given to the other, is taken at another operation of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,11 +42,9 @@ def exchanges_of(
         one = operations[places[0]]
         if len(one.inputs) != 2 or any(x.dtype.kind != "f" for x in one.inputs):
             continue
-        for value in (0, 1):
-            for further in range(1, FURTHEST + 1):
-                found = [_later(operations, place, value, further) for place in places]
-                if found[0] is None:
-                    break
+        for value, further in itertools.product((0, 1), (*range(1, FURTHEST + 1), 0)):
+            found = [_later(operations, place, value, further) for place in places]
+            if found[0] is not None:
                 edits = {place: edit for each in found if each is not None for place, edit in each[1].items()}
                 own = edits.pop(places[0])
                 yield places[0], OperationChange("order", f"{one.kind} before {found[0][0]}", f"after {found[0][0]}",
@@ -61,7 +60,8 @@ def _later(
         operations: Of a program.
         at: Place of the operation.
         value: Which of its two inputs is taken later.
-        further: Operations behind which it is done.
+        further: Operations behind which it is done; 0 for behind the next one and, beside it, with what is added in
+            the same line, as a gate is taken with the bias of a product of matrices.
     """
     one = operations[at]
     if len(one.inputs) != 2 or one.inputs[1 - value].shape != one.outputs[0].shape:
@@ -71,7 +71,7 @@ def _later(
         return None
     kinds: list[str] = []
     end = at
-    for _ in range(further):
+    for _ in range(further or 1):
         given = operations[end].outputs[0]
         end = next((n for n in range(end + 1, len(operations)) if _takes(operations[n], given)), -1)
         if end < 0 or len(operations[end].outputs) != 1 or operations[end].outputs[0].dtype.kind != "f":
@@ -88,7 +88,36 @@ def _later(
     def taken(outputs: OperationArrays, inputs: OperationArrays, sources: object) -> OperationArrays:
         return (computed(function, outputs[0], kept[0]),)
 
-    return " and ".join(kinds), {at: OperationEdit(after=left), end: OperationEdit(after=taken)}
+    edits = {at: OperationEdit(after=left), end: OperationEdit(after=taken)}
+    if further == 0:
+        added = _added(operations, at, end) if function is np.multiply else None
+        if added is None:
+            return None
+        place, index = added
+
+        def both(inputs: OperationArrays, sources: object) -> OperationArrays:
+            return tuple(computed(function, x, kept[0]) if n == index else x for n, x in enumerate(inputs))
+
+        edits[place] = OperationEdit(given=both)
+        kinds.append("what is added to it")
+    return " and ".join(kinds), edits
+
+
+def _added(operations: Sequence[ProgramOperation], at: int, end: int) -> tuple[int, int] | None:
+    """Return the last sum of a line whose one operand the line takes from outside, and which: such as a bias."""
+    shape, line = operations[end].outputs[0].shape, operations[at].place
+    places = [n for n in range(end + 1, len(operations)) if operations[n].place == line]
+    places = list(itertools.takewhile(lambda n: n - end <= 2 * FURTHEST, places))
+    made = [operations[n].outputs[0] for n in (at, end, *places) if operations[n].kind != "broadcast_in_dim"]
+    for place in reversed(places):
+        one = operations[place]
+        if one.kind.strip("_") not in ("add", "iadd", "radd") or len(one.inputs) != 2:
+            continue
+        for index, x in enumerate(one.inputs):
+            own, other = (any(np.array_equal(value, y) for y in made) for value in (x, one.inputs[1 - index]))
+            if other and not own and x.dtype.kind == "f" and np.broadcast_shapes(x.shape, shape) == shape:
+                return place, index
+    return None
 
 
 def _function(

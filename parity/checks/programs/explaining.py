@@ -136,12 +136,19 @@ def _of_several(
                 made = [program for program in changed if program is not None]
                 here, there = (made, theirs) if side == 0 else (theirs, made)
                 left = ends - time.process_time()
-                if rest := _of_one(here, there, orders, names, left, min(SECONDS, left / 4)):
-                    return [ProgramDifference((one, rest[0]))]
+                rest = _of_one(here, there, orders, names, left, min(SECONDS, left / 4))
+                if told := next((last for last in rest if not _takes_away((one, last))), None):
+                    return [ProgramDifference((one, told))]
                 if most > 2 and _parted(made, theirs) < _parted(mine, theirs):  # nearer: it may be one of them
                     for more in _of_several(here, there, orders, names, ends, most - 1):
-                        return [ProgramDifference((one, *more.changes))]
+                        if not _takes_away((one, *more.changes)):
+                            return [ProgramDifference((one, *more.changes))]
     return []
+
+
+def _takes_away(changes: Sequence[Explanation]) -> bool:
+    """Return whether something is left out on both sides: that makes any two equal, and says not what differs."""
+    return {one.side for one in changes if one.topic == "left out"} == {0, 1}
 
 
 def _parted(mine: Sequence[TracedProgram], theirs: Sequence[TracedProgram]) -> int:
