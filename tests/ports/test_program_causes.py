@@ -293,6 +293,15 @@ def test_a_gate_inside_a_loop_that_begins_with_zeros() -> None:
     assert _of_draws(trainer, port, _DRAWS).startswith("order: after dot_general here, mul before dot_general there")
 
 
+def test_a_gate_before_a_sum_of_another_shape_is_looked_at() -> None:
+    said = _of_draws(
+        lambda a, b, w: torch.cat([(a * b) @ w, b], -1) + torch.cat([a, a], -1),
+        lambda a, b, w: jnp.concatenate([(a * b) @ w, b], -1) + jnp.concatenate([a, 2.0 * a], -1),
+        _DRAWS,
+    )
+    assert "number of mul" in said or "mul is applied there" in said
+
+
 def test_a_gate_is_taken_before_the_product_and_without_the_bias_that_is_added_last() -> None:
     bias = np.arange(6.0)
 

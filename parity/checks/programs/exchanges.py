@@ -105,7 +105,7 @@ def _later(
 
 def _added(operations: Sequence[ProgramOperation], at: int, end: int) -> tuple[int, int] | None:
     """Return the last sum of a line whose one operand the line takes from outside, and which: such as a bias."""
-    shape, line = operations[end].outputs[0].shape, operations[at].place
+    line = operations[at].place
     places = [n for n in range(end + 1, len(operations)) if operations[n].place == line]
     places = list(itertools.takewhile(lambda n: n - end <= 2 * FURTHEST, places))
     made = [operations[n].outputs[0] for n in (at, end, *places) if operations[n].kind != "broadcast_in_dim"]
@@ -115,7 +115,7 @@ def _added(operations: Sequence[ProgramOperation], at: int, end: int) -> tuple[i
             continue
         for index, x in enumerate(one.inputs):
             own, other = (any(np.array_equal(value, y) for y in made) for value in (x, one.inputs[1 - index]))
-            if other and not own and x.dtype.kind == "f" and np.broadcast_shapes(x.shape, shape) == shape:
+            if other and not own and x.dtype.kind == "f" and _reaches(x, operations[end].outputs[0]):
                 return place, index
     return None
 
