@@ -159,4 +159,5 @@ def equal(a: FloatNumbers, b: FloatNumbers) -> bool:
     """
     if a.shape != b.shape or not np.isfinite(b).all():
         return False
-    return bool(np.abs(a - b).max(initial=0.0) <= 1e-11 * float(np.abs(b).max(initial=0.0)))
+    with np.errstate(all="ignore"):  # a mask may be filled with the smallest number there is
+        return bool(np.abs(a - b).max(initial=0.0) <= 1e-11 * float(np.abs(b).max(initial=0.0)))
