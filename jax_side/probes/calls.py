@@ -11,8 +11,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
-__all__ = ["CallRecorder", "recorded"]
+__all__ = ["CallRecorder", "recorded", "trace_level"]
+
+
+def trace_level() -> Any:
+    """Return what tells the innermost transformation or trace that is under way from others."""
+    return core.get_opaque_trace_state(convention="nnx")
 
 
 class CallRecorder:
@@ -20,16 +26,20 @@ class CallRecorder:
 
     Args:
         moves: What is added to the arrays that each call returned, so that gradients reach them; None for nothing.
+        level: Level of the trace (`trace_level`) at which calls are kept; None for all. What is called inside `vmap`
+            or `grad` of the user has no value outside of it.
     """
 
-    def __init__(self, moves: list[list[jax.Array]] | None = None) -> None:
-        self.moves = moves
+    def __init__(self, moves: list[list[jax.Array]] | None = None, level: Any = None) -> None:
+        self.moves, self.level = moves, level
         self.seen: list[tuple[str, str, list[jax.Array], list[jax.Array]]] = []
         self.modules: dict[str, Any] = {}
         """Path to the module of linen that was called last."""
 
     def called(self, path: str, kind: str, taken: Any, made: Any) -> Any:
         """Keep a call, and return what it returned with its moves added."""
+        if self.level is not None and trace_level() != self.level:
+            return made
         leaves, tree = jax.tree.flatten(made)
         places = [at for at, leaf in enumerate(leaves) if _is_float(leaf)]
         if self.moves is not None and len(self.seen) < len(self.moves):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -119,6 +119,10 @@ class _Evaluator:
         self.held: dict[int, tuple[NDArray[Any], ...]] = {}
         self.wanted = {source for one in edits.values() for source in one.sources}
         self.scopes: list[list[int]] = [[]]
+        self.callers: list[str] = []
+        """Of each function that is gone through, the line that called it; empty where its own are of the user."""
+        self.second: list[bool] = []
+        """Of each loop that is gone through, whether it is in the turn that is kept: the second, if it has one."""
         self.found: dict[tuple[str, str], Island] = {}
         """Casts that were left out; not looked at."""
 
@@ -143,7 +147,9 @@ class _Evaluator:
     def _computed(self, path: tuple[Any, ...], eqn: Any, values: list[Any]) -> list[Any]:
         name, kind = eqn.primitive.name, eqn.primitive.name
         if (body := body_of(eqn)) is not None:
+            self.callers.append(self._place(eqn) if _is_of_library(body[0], str(eqn.params.get("name", ""))) else "")
             made = self.evaluate(path, *body, values)
+            self.callers.pop()
             kind = str(eqn.params.get("name", ""))
             if not kind or kind in _UNNAMED or len(body[0].eqns) < 2:
                 return made
@@ -162,12 +168,12 @@ class _Evaluator:
             for place, atom in enumerate(eqn.invars)
             if isinstance(atom, core.Literal) and np.ndim(atom.val) == 0
         }
-        changed = eqn
+        changed, taken = eqn, list(values)
         if edit is not None:
             for key, value in edit.numbers.items():
                 values[int(key)] = np.asarray(value, np.asarray(values[int(key)]).dtype)
             if edit.given is not None:
-                new = edit.given(_arrays(values))
+                new = edit.given(_arrays(values), [self.held[one] for one in edit.sources])
                 values[:] = [np.asarray(one, np.asarray(old).dtype) for one, old in zip(new, values, strict=True)]
             if edit.settings:
                 changed = eqn.replace(params={**eqn.params, **edit.settings})
@@ -176,10 +182,16 @@ class _Evaluator:
             new = edit.after(_arrays(made), _arrays(values), [self.held[one] for one in edit.sources])
             made = [np.asarray(one, np.asarray(old).dtype) for one, old in zip(new, made, strict=True)]
         if at in self.wanted:
-            self.held[at] = _arrays(made)
-        if at == self.last:
+            self.held[at] = _arrays((*made, *taken))
+        if at == self.last and all(self.second):
             raise _ReachedError(np.array(_arrays(made)[0], np.float64))
-        if self.keep and at == len(self.seen):
+        if self.keep and at < len(self.seen):  # a further turn of a loop
+            one = self.seen[at]
+            now, kept = (_arrays(values), _arrays(made)), (one.inputs, one.outputs)
+            if all(self.second):
+                now, kept = kept, now
+            self.seen[at] = replace(one, inputs=kept[0], outputs=kept[1], turns=(*one.turns, now[1]))
+        elif self.keep:
             numbers = {key: float(one) for key, one in literals.items() if np.isfinite(one)} if kind == (
                 eqn.primitive.name
             ) else {}  # fmt: skip
@@ -187,11 +199,18 @@ class _Evaluator:
                          if kind == "slice"}  # fmt: skip
             before = frozenset(place for scope in self.scopes for place in scope)
             self.seen.append(
-                ProgramOperation(kind, _short(eqn), _arrays(values), _arrays(made), numbers,
+                ProgramOperation(kind, self._place(eqn), _arrays(values), _arrays(made), numbers,
                                  other_parameters(eqn), exchanged, before)
             )  # fmt: skip
             self.scopes[-1].append(at)
         return made
+
+    def _place(self, eqn: Any) -> str:
+        """Return the line of the user that asked for an equation.
+
+        A function of a library that is compiled by itself is traced once: its equations tell the first call.
+        """
+        return next((one for one in self.callers if one), "") or _short(eqn)
 
     def _compute(self, eqn: Any, values: list[Any]) -> list[Any]:
         """Return what an equation gives, by NumPy where that knows it."""
@@ -212,8 +231,10 @@ class _Evaluator:
         turns: list[list[Any]] = []
         self.scopes.append([])
         order = range(length - 1, -1, -1) if params["reverse"] else range(length)
-        for turn in order:
+        for number, turn in enumerate(order):
+            self.second.append(number == min(1, length - 1))
             made = self.evaluate(path, body.jaxpr, body.consts, [*consts, *carry, *[one[turn] for one in rest]])
+            self.second.pop()
             carry = made[:carried]
             turns.append(made[carried:])
         self.scopes.pop()
@@ -249,13 +270,30 @@ def _count(jaxpr: Any) -> int:
     return len(jaxpr.eqns) + sum(_count(one) for eqn in jaxpr.eqns for one in inner_traces(eqn))
 
 
+def _frames(eqn: Any) -> list[Any]:
+    traceback = eqn.source_info.traceback
+    return list(traceback.frames) if traceback else []
+
+
+def _file(frame: Any) -> str:
+    return str(frame.file_name).replace("\\", "/")
+
+
+def _is_library(frame: Any) -> bool:
+    return any(f"/{one}/" in _file(frame) for one in ("jax", "flax", "optax", "jax_side", "equinox", "haiku"))
+
+
+def _is_of_library(jaxpr: Any, name: str) -> bool:
+    """Return whether the function that a trace is of is one of a library, told by the frame of that name."""
+    frames = [frame for eqn in jaxpr.eqns[:1] for frame in _frames(eqn)]
+    return next(
+        (_is_library(one) for one in frames if one.function_name in (name, f"_{name}", name.lstrip("_"))), False
+    )
+
+
 def _short(eqn: Any) -> str:
     """Return file and line of the nearest frame that is of the user."""
-    traceback = eqn.source_info.traceback
-    frames = list(traceback.frames) if traceback else []
-    for frame in frames:
-        file = frame.file_name.replace("\\", "/")
-        if any(f"/{one}/" in file for one in ("jax", "flax", "optax", "jax_side", "equinox", "haiku")):
-            continue
-        return f"{Path(file).name}:{frame.line_num}"
+    for frame in _frames(eqn):
+        if not _is_library(frame):
+            return f"{_file(frame).rpartition('/')[2]}:{frame.line_num}"
     return "a place that the trace does not tell"

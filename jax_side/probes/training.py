@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from jax_side.probes.calls import CallRecorder, recorded
+from jax_side.probes.calls import CallRecorder, recorded, trace_level
 from jax_side.probes.islands import lifted
 from jax_side.probes.masks import given_masks
 from jax_side.probes.model import JaxProbe
@@ -147,16 +147,17 @@ class JaxPort:
         kept: list[tuple[Any, Any]] = []
         if tree.module is None:
             if isinstance(model, tuple) and callable(model[1]):
-                own = model[1]
+                own, level = model[1], trace_level()
 
                 def called(*args: Any, **kwargs: Any) -> Any:
                     made = own(*args, **kwargs)
-                    kept.append((_floats([args[1:], kwargs]), _floats(made)))
+                    if trace_level() == level:  # inside `vmap` or `grad` it has no value that the loss has
+                        kept.append((_floats([args[1:], kwargs]), _floats(made)))
                     return made
 
                 return (model[0], called), nullcontext(lambda: _both(kept))
             return model, nullcontext(lambda: ([], []))
-        recorder = CallRecorder()
+        recorder = CallRecorder(level=trace_level())
 
         @contextmanager
         def watch() -> Iterator[Callable[[], tuple[list[Any], list[Any]]]]:

@@ -38,6 +38,9 @@ class ProgramOperation:
     before: frozenset[int] = frozenset()
     """Places of operations that are done when it begins, and whose outputs an edit may ask for: those outside a loop
     and, in the body of one, of the same body."""
+    turns: Sequence[OperationArrays] = ()
+    """Its outputs in other turns of the loop in whose body it is; `inputs` and `outputs` are of the second turn, as
+    the first may begin with zeros."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,13 @@ class OperationEdit:
     """What is done otherwise at one operation."""
 
     after: Callable[[OperationArrays, OperationArrays, Sequence[OperationArrays]], OperationArrays] | None = None
-    """Takes its outputs, its inputs and the outputs of `sources` to what is returned in place of its outputs."""
-    given: Callable[[OperationArrays], OperationArrays] | None = None
-    """Takes its inputs to what it is computed from in their place, arrays of the same shapes."""
+    """Takes its outputs, its inputs and what `sources` hold to what is returned in place of its outputs."""
+    given: Callable[[OperationArrays, Sequence[OperationArrays]], OperationArrays] | None = None
+    """Takes its inputs and what `sources` hold to what it is computed from, arrays of the same shapes."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     sources: tuple[int, ...] = ()
-    """Places of operations before it."""
+    """Places of operations before it; each holds its outputs, then its inputs."""
 
 
 class TracedProgram(Protocol):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from parity.checks.models.modules import comparable
+from parity.checks.proving.gradient_causes import gradient_cause
 from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
 from parity.checks.proving.losses import LossPair
 from parity.contract import LossEvaluation
@@ -45,3 +46,18 @@ def test_where_channels_are_is_told_by_values_where_shapes_do_not():
         assert np.array_equal(one, two)
     one, two = comparable([value], [value + 1.0])
     assert np.allclose(two - one, 1.0)
+
+
+def gradient_said(gradients, others):
+    made = [LossEvaluation(1.0, held, (), (), ()) for held in (gradients, others)]
+    return gradient_cause(
+        LossPair(({}, {}), *made, gradients, 0.0, {}, (True, True)), [*others], {p: p for p in others}
+    )
+
+
+def test_a_gradient_of_one_number_is_not_called_scaled():
+    """Of one number any other is a multiple; of several it shows."""
+    one, two = {"scale": np.array(2.0)}, {"scale": np.array(1.5)}
+    assert gradient_said(one, two).startswith("gradient: part of it is missing or added on one of the ways back")
+    several = {"weight": np.arange(1.0, 4.0)}
+    assert gradient_said(several, {"weight": several["weight"] * 0.75}).startswith("gradient scaled: 0.75 times")

@@ -181,3 +181,254 @@ def test_a_changed_program_leaves_gradients_on() -> None:
         for edit in (OperationEdit(numbers={"0": 3.0, "1": 3.0}), OperationEdit(settings={"no": 1})):
             program.run({at: edit})
             assert torch.is_grad_enabled(), one.kind
+
+
+def _of_draws(trainer: Any, port: Any, draws: Any, names: Any = ({}, {})) -> str:
+    here = [TorchProgram(lambda a=a: lambda: trainer(*[torch.from_numpy(np.array(x)) for x in a])) for a in draws]
+    with jax.enable_x64(True):
+        there = [JaxProgram(lambda *a: [port(*a)], *map(jnp.asarray, a)) for a in draws]
+    return ", or ".join(one.text for one in explain(here, there, None, names))
+
+
+_DRAWS = [[_RNG.standard_normal(shape) for shape in ((5, 6), (5, 6), (6, 6))] for _ in range(2)]
+
+
+def test_two_values_are_exchanged_in_a_line() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        kept = F.kl_div(F.log_softmax(a / 3, -1), F.softmax(b / 3, -1), reduction="batchmean")
+        return kept + (a * a).mean()
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        one, two = jax.nn.log_softmax(a / 3), jax.nn.log_softmax(b / 3)
+        return (jnp.exp(one) * (one - two)).sum(-1).mean() + (a * a).mean()
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert said.startswith("values exchanged: each in place of the other here, what log_softmax makes at")
+
+
+def test_weights_of_two_terms_are_exchanged() -> None:
+    draws = [[a, b, np.array(share)] for (a, b, _), share in zip(_DRAWS, (0.3, 0.6), strict=True)]
+
+    def trainer(a: torch.Tensor, b: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(float(share) * a + (1 - float(share)) * b, -1)
+
+    def port(a: jax.Array, b: jax.Array, share: jax.Array) -> jax.Array:
+        return jax.nn.softmax((1 - share) * a + share * b, -1)
+
+    said = _of_draws(trainer, port, draws)
+    assert said.startswith("values exchanged: exchanged here, what sub makes at")
+    assert "in two operations mul there" in said
+
+
+def test_a_leaf_is_transposed_in_a_loop_and_told_by_its_name() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        for at in range(4):
+            a = torch.logsumexp(a[:, :, None] + w + b[:, at, None, None], 1)
+        return torch.logsumexp(a, -1) + w[0].sum()
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        def turn(a: jax.Array, one: jax.Array) -> tuple[jax.Array, None]:
+            return jax.nn.logsumexp(a[:, :, None] + w.T + one[:, None, None], axis=1), None
+
+        return jax.nn.logsumexp(jax.lax.scan(turn, a, b.T[:4])[0], -1) + w[0].sum()
+
+    names = {"the leaf moves": _DRAWS[0][2]}, {"the leaf moves": _DRAWS[0][2]}
+    said = _of_draws(trainer, port, _DRAWS, names)
+    assert said.startswith("operand: the leaf moves as it is here")
+    assert "axes 0 and 1 exchanged there" in said
+
+
+def test_edges_of_the_source_are_taken_for_those_of_the_target() -> None:
+    draws_of_edges = np.random.default_rng(9)
+    source, target = draws_of_edges.integers(0, 5, 12), draws_of_edges.integers(0, 5, 12)
+    source[:5] = target[:5] = np.arange(5)
+    draws = [[a, source, target] for a, _, _ in _DRAWS]
+
+    def trainer(x: torch.Tensor, s: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        weight = torch.exp(F.leaky_relu(x.sum(1)[s] + (x * x).sum(1)[t], 0.2))
+        share = weight / torch.zeros(5, dtype=x.dtype).index_add(0, t, weight)[t]
+        return torch.zeros_like(x).index_add(0, t, share[:, None] * x[s])
+
+    def port(x: jax.Array, s: jax.Array, t: jax.Array) -> jax.Array:
+        scores = jax.nn.leaky_relu(x.sum(1)[s] + (x * x).sum(1)[t], 0.2)
+        weight = jnp.exp(scores - jax.ops.segment_max(scores, s, 5)[s])
+        share = weight / jax.ops.segment_sum(weight, s, 5)[s]
+        return jax.ops.segment_sum(share[:, None] * x[s], t, 5)
+
+    names = {"input 1": source, "input 2": target}
+    said = _of_draws(trainer, port, draws, (names, names))
+    assert "value taken: input 2 here" in said
+    assert "input 1 there" in said
+
+
+def test_a_weight_is_given_to_the_other_class() -> None:
+    labels = (np.random.default_rng(3).random((5, 6)) > 0.5) * 1.0
+
+    def trainer(z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.binary_cross_entropy_with_logits(z, y, pos_weight=torch.tensor(2.0, dtype=z.dtype))
+
+    def port(z: jax.Array, y: jax.Array) -> jax.Array:
+        yes, no = -jax.nn.log_sigmoid(z), -jax.nn.log_sigmoid(-z)
+        return (y * yes + 2.0 * (1 - y) * no).mean()
+
+    said = _of_draws(trainer, port, [[a, labels] for a, _, _ in _DRAWS])
+    assert said.startswith("factor: 2 times that of mul, in the same line here, 2 times the result of mul there")
+
+
+def test_a_gate_inside_a_loop_that_begins_with_zeros() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros_like(a)
+        for turn in range(3):
+            x = a * (turn + 1)
+            state = torch.tanh(x + torch.sigmoid(2 * x) * (state @ w)) * 0.5 + state * 0.5
+        return state
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        def turn(state: jax.Array, by: jax.Array) -> tuple[jax.Array, None]:
+            x = a * by
+            return jnp.tanh(x + (jax.nn.sigmoid(2 * x) * state) @ w) * 0.5 + state * 0.5, None
+
+        return jax.lax.scan(turn, jnp.zeros_like(a), jnp.arange(1.0, 4.0))[0]
+
+    assert _of_draws(trainer, port, _DRAWS).startswith("order: after dot_general here, mul before dot_general there")
+
+
+def test_a_gate_before_a_sum_of_another_shape_is_looked_at() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.cat([(a * b) @ w, b], -1) + torch.cat([a, a], -1)
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        wider = jnp.concatenate([a, 2.0 * a], -1)
+        return jnp.concatenate([(a * b) @ w, b], -1) + wider
+
+    assert "mul" in _of_draws(trainer, port, _DRAWS)
+
+
+def test_a_gate_is_taken_before_the_product_and_without_the_bias_that_is_added_last() -> None:
+    bias = np.arange(6.0)
+
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(b + torch.sigmoid(2 * b) * (a @ w + torch.from_numpy(bias)))
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(b + (jax.nn.sigmoid(2 * b) * a) @ w + bias)
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert said.startswith("order: after dot_general and what is added to it here, mul before dot_general and")
+
+
+def test_a_constant_mask_holds_another_number_and_is_no_function_of_it() -> None:
+    """The hyperbolic tangent makes -1 of -100, as any function does of one number."""
+    beyond = np.triu(np.ones((6, 6)), 2)
+    said = _of_draws(
+        lambda a, b, w: torch.softmax(w + torch.from_numpy(beyond) * -100.0, -1) @ w,
+        lambda a, b, w: jax.nn.softmax(w + np.where(beyond > 0, -1.0, 0.0), -1) @ w,
+        _DRAWS,
+    )
+    assert said.startswith("number that mul fills in: -100 here")
+    assert "activation" not in said
+
+
+def test_a_correction_along_the_other_axis_is_no_activation() -> None:
+    """ReLU of numbers that are all negative makes zeros, as leaving them out does: a softmax does not show it."""
+    draws = [[w, np.log(np.abs(a[0]) / 9)] for a, _, w in _DRAWS]
+    said = _of_draws(
+        lambda s, q: torch.softmax(s - q[None], -1) ** 2,
+        lambda s, q: jax.nn.softmax(s - q[:, None], -1) ** 2,
+        draws,
+    )
+    assert said.startswith("left out: sub is applied here")
+    assert "ReLU" not in said
+
+
+def test_differences_are_taken_along_another_axis() -> None:
+    said = _of_draws(
+        lambda a, b, w: (torch.tanh(a @ w)[:, 1:] - torch.tanh(a @ w)[:, :-1]).pow(2).mean() + b.mean(),
+        lambda a, b, w: ((jnp.tanh(a @ w)[1:] - jnp.tanh(a @ w)[:-1]) ** 2).mean() + b.mean(),
+        _DRAWS,
+    )
+    assert said.startswith("setting: __getitem__ with places of axis 1 here")
+    assert "of axis 0 there" in said
+
+
+def test_of_several_factors_that_would_do_the_one_is_told_that_the_other_program_has() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        share = torch.softmax(a, -1).mean(0)
+        return (b * b).mean() + 0.01 * (6 * (share * share).sum())
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        share = jax.nn.softmax(a, -1).mean(0)
+        return (b * b).mean() + 0.1 * (6 * (share * share).sum())
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert said.startswith("number of mul: 0.01 here")
+    assert "0.1 there" in said
+    assert "60" not in said
+
+
+def test_shifts_of_all_rolls_go_the_other_way() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        inner = torch.softmax(torch.roll(w, (-1, -2), (0, 1)).reshape(-1, 3), -1).reshape(6, 6)
+        return a @ torch.roll(inner, (1, 2), (0, 1))
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        inner = jax.nn.softmax(jnp.roll(w, (1, 2), (0, 1)).reshape(-1, 3), -1).reshape(6, 6)
+        return a @ jnp.roll(inner, (-1, -2), (0, 1))
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert said.startswith("setting: roll with shifts as they are here")
+    assert "the other way round there" in said
+
+
+def test_a_function_of_a_library_is_told_at_the_line_that_calls_it() -> None:
+    """JAX traces it once: a second call has the equations of the first, with their lines."""
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        first = jax.nn.silu(a @ w)
+        return jnp.sin(jax.nn.silu(first @ w) + a)
+
+    with jax.enable_x64(True):
+        program = JaxProgram(lambda *a: [port(*a)], *map(jnp.asarray, _DRAWS[0]))
+    lines = [one.place for one in program.operations if one.kind == "logistic"]
+    assert len(set(lines)) == 2
+
+
+@pytest.mark.soak
+def test_three_changes_are_named_together() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(F.layer_norm(F.gelu(a @ w), (6,), eps=1e-3) @ w * 0.5)
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        h = jax.nn.gelu(a @ w)
+        c = h - h.mean(-1, keepdims=True)
+        return jnp.tanh(c / jnp.sqrt((c * c).mean(-1, keepdims=True) + 1e-2) @ w * 0.4)
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert "GELU (erf) here" in said
+    assert "0.001 here, 0.01 there" in said
+    assert "0.5 here" in said
+    assert "with all of them changed all values are equal" in said
+
+
+def test_what_a_trial_warns_of_is_not_shown(recwarn: pytest.WarningsRecorder) -> None:
+    """Another reduction of `kl_div` is tried, which PyTorch warns of."""
+    _of_draws(
+        lambda a, b, w: F.kl_div(F.log_softmax(a, -1), F.softmax(b, -1), reduction="batchmean") * 2,
+        lambda a, b, w: (jax.nn.softmax(b) * (jax.nn.log_softmax(b) - jax.nn.log_softmax(a))).sum() * 3 / 5,
+        _DRAWS,
+    )
+    assert not [one for one in recwarn if "reduction" in str(one.message)]
+
+
+def test_a_loss_that_takes_gradients_itself_is_traced() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        x = a.clone().requires_grad_()
+        slope = torch.autograd.grad(torch.sin(x @ w).sum(), x, create_graph=True)[0]
+        return (slope**2).mean() + 10 * (b * b).mean()
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        return (jax.grad(lambda x: jnp.sin(x @ w).sum())(a) ** 2).mean() + 4.0 * (b * b).mean()
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert "10 here" in said
+    assert "4 there" in said

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +39,17 @@ class TorchProgram:
     def __init__(self, prepare: Callable[[], Callable[[], Any]]) -> None:
         self._prepare = prepare
         self._edits: Mapping[int, OperationEdit] = {}
-        self._begin(None)
+        self._graded = False
+        """Whether gradients are recorded, which a function that takes some itself needs."""
+        try:
+            self._begin(None)
+        except RuntimeError:  # of autograd, where nothing was recorded; any other one is raised again
+            self._graded = True
+            self._begin(None)
 
     def _begin(self, kinds: list[str] | None) -> None:
-        call, watch = self._prepare(), _Watch(self._edits, kinds, keep=True)
-        with torch.no_grad(), watch:
-            made = call()
+        watch = _Watch(self._edits, kinds, keep=True)
+        made = self._called(watch)
         self.outputs = _arrays(made)
         self.operations = tuple(watch.seen)
         self.complete = len(watch.seen) <= MOST
@@ -54,10 +61,7 @@ class TorchProgram:
         watch = _Watch({**self._edits, **edits}, self._kinds(), last=at)
         graded = torch.is_grad_enabled()
         try:
-            call = self._prepare()
-            with torch.no_grad(), watch:
-                made = call()
-            return _arrays(made)
+            return _arrays(self._called(watch))
         except Exception:  # what was changed need not fit, and anything may follow
             return None if watch.reached is None else (watch.reached,)  # which others wrap in their own
         finally:
@@ -75,6 +79,14 @@ class TorchProgram:
         finally:
             torch.set_grad_enabled(graded)
         return other
+
+    def _called(self, watch: _Watch) -> Any:
+        """Return what it gives under a watch, without the warnings that a change may raise."""
+        with warnings.catch_warnings(), torch.set_grad_enabled(self._graded):
+            warnings.simplefilter("ignore")
+            call = self._prepare()
+            with watch:
+                return call()
 
     def _kinds(self) -> list[str]:
         return [one.kind for one in self.operations]
@@ -119,7 +131,8 @@ class _Watch(TorchFunctionMode):
         else:
             new_args, new_given = _replaced(args, given, {**edit.numbers, **edit.settings}, named)
             if edit.given is not None:
-                new_args, new_given = _refilled(new_args, new_given, edit.given)
+                held = [self.held[source] for source in edit.sources]
+                new_args, new_given = _refilled(new_args, new_given, partial(_given, edit.given, held))
             made = func(*new_args, **new_given)
         if not _tensors(made):
             return made
@@ -130,7 +143,7 @@ class _Watch(TorchFunctionMode):
             if edit is not None and edit.after is not None:
                 made = self._edited(made, args, given, edit)
             if at in self.wanted:
-                self.held[at] = tuple(map(_array, _tensors(made)))
+                self.held[at] = tuple(map(_array, (*_tensors(made), *_tensors([*args, *given.values()]))))
             if at == self.last:
                 self.reached = np.array(_array(_tensors(made)[0]), np.float64)
                 raise ValueError("nothing after it is asked for")
@@ -193,6 +206,10 @@ def _refilled(args: tuple[Any, ...], given: dict[str, Any], change: Callable[[An
     fresh = iter([torch.from_numpy(np.array(one)).to(was.dtype) for one, was in zip(new, old, strict=True)])
     filled = [_filled(one, fresh) for one in args]
     return tuple(filled), {name: _filled(one, fresh) for name, one in given.items()}
+
+
+def _given(change: Any, held: Any, old: Any) -> Any:
+    return change(old, held)
 
 
 def _is_number(value: Any) -> bool:

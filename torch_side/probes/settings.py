@@ -32,7 +32,53 @@ def other_settings(
         args: Its arguments by position.
         named: All its arguments by the keys under which they are replaced.
     """
-    return (*_plain(kind, args, named), *_convolved(kind, args, named))
+    return (
+        *_plain(kind, args, named),
+        *_convolved(kind, args, named),
+        *_assumed(kind, args, named),
+        *_sliced(kind, args),
+    )
+
+
+_ASSUMED: Mapping[str, tuple[tuple[str, bool], ...]] = {
+    "avg_pool1d": (("count_include_pad", True), ("ceil_mode", False)),
+    "avg_pool2d": (("count_include_pad", True), ("ceil_mode", False)),
+    "interpolate": (("align_corners", False),),
+}
+"""Settings that a call may leave out, with what they are then."""
+
+
+def _sliced(kind: str, args: tuple[Any, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the same places of another axis, where places of one axis alone are taken; of another shape then."""
+    if kind != "__getitem__" or len(args) < 2 or not isinstance(args[0], torch.Tensor):
+        return
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    cut = [at for at, one in enumerate(index) if one != slice(None)]
+    if len(cut) != 1 or not all(isinstance(one, slice) for one in index):
+        return
+    for axis in range(args[0].ndim):
+        if axis != cut[0]:
+            turned = (*(slice(None),) * axis, index[cut[0]])
+            yield f"places of axis {cut[0]}|of axis {axis}", {"1": turned}
+
+
+def _assumed(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield settings that are not given, another way of interpolating, and shifts the other way round."""
+    for key, value in _ASSUMED.get(kind, ()):
+        if key not in named and len(args) < 5:
+            yield f"{key} {value}|{not value}", {key: not value}
+    if kind == "interpolate" and isinstance(named.get("mode"), str):
+        for mode in ("nearest", "bilinear", "bicubic", "nearest-exact"):
+            if mode != named["mode"]:
+                corners = {"align_corners": None} if mode.startswith("nearest") else {}
+                yield f"mode {named['mode']!r}|{mode!r}", {"mode": mode, **corners}
+    if kind == "roll":
+        key = "shifts" if "shifts" in named else "1"
+        shifts = named.get(key)
+        if isinstance(shifts, int | tuple | list):
+            places = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+            yield "shifts as they are|the other way round", {key: tuple(-one for one in places)}
+            yield "shifts as they are|of none", {key: (0,) * len(places)}
 
 
 def _plain(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -13,16 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, equal, nearest
-from parity.checks.programs.exchanges import exchanges_of
+from parity.checks.programs.edits import (
+    FEWEST_NUMBERS,
+    FloatNumbers,
+    NamedValues,
+    OperationChange,
+    computed,
+    edit_of,
+    equal,
+    nearest,
+    turns_of,
+)
+from parity.checks.programs.exchanges import exchanges_of, moved_scales
 from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
+from parity.checks.programs.operands import operands_of
 from parity.contract import OperationEdit, ProgramOperation
 
-__all__ = ["changes_of"]
-
-FEWEST = 5
-"""Different numbers from which a function shows."""
+__all__ = ["changes_of", "changes_of_line"]
 
 LARGEST = 2**20
 """Elements of a value above which no change of it is tried."""
@@ -40,7 +48,8 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
         return
     for words, settings in one.others:
         own, _, other = words.rpartition("|")
-        yield OperationChange("setting", f"{one.kind} with {own}", other, 0, OperationEdit(settings=settings))
+        edit = OperationEdit(settings=settings)
+        yield OperationChange("setting", f"{one.kind} with {own}", other, 0, edit, words=words)
     yield from _exchanges(operations, at)
     if len(one.outputs) != 1:
         yield from _several(one)
@@ -55,8 +64,26 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     yield from _joined(one)
     yield from _left_out(one)
     yield from _laid(one)
-    yield from exchanges_of(operations, at)
     yield from insertions_of(operations, at)
+
+
+def changes_of_line(
+    operations: Sequence[ProgramOperation], line: Sequence[int], names: NamedValues
+) -> Iterator[tuple[int, OperationChange]]:
+    """Yield what may be otherwise in a line as a whole: what it is given, and the order of its operations.
+
+    Args:
+        operations: Of a program.
+        line: Places of those that one line of it asks for.
+        names: Of values that it is given.
+
+    Yields:
+        The place of the operation at which the edit of a change is made, and the change.
+    """
+    turns = turns_of(operations, line)
+    yield from exchanges_of(operations, line, turns)
+    yield from moved_scales(operations, turns)
+    yield from operands_of(operations, line, turns, names)
 
 
 def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
@@ -69,7 +96,7 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     for place, x in givens:
         if (own := _function(x, y)) and place is not None:
             for name, function in ACTIVATIONS.items():
-                if name not in (own, "nothing"):
+                if name not in (own, "nothing") and np.unique(computed(function, x)).size >= FEWEST_NUMBERS:
                     edit = OperationEdit(after=lambda o, i, s, f=function, p=place: (computed(f, i[p]),))  # type: ignore[misc]
                     yield OperationChange("activation", own, name, 0, edit)
             return
@@ -84,7 +111,7 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
 
 def _function(x: FloatNumbers, y: FloatNumbers) -> str:
     """Return the name of the function that makes one of the other; empty where none does, or nothing is done."""
-    if equal(x, y) or np.unique(x).size < FEWEST:
+    if equal(x, y) or np.unique(x).size < FEWEST_NUMBERS:
         return ""  # of zeros and ones many functions make the same
     for name, function in ACTIVATIONS.items():
         if equal(computed(function, x), y):

@@ -11,9 +11,28 @@ from numpy.typing import NDArray
 
 from parity.contract import OperationEdit, ProgramOperation
 
-__all__ = ["FloatNumbers", "OperationChange", "computed", "edit_of", "equal", "nearest"]
+__all__ = [
+    "FEWEST_NUMBERS",
+    "NEAREST",
+    "Explanation",
+    "FloatNumbers",
+    "NamedValues",
+    "OperationChange",
+    "computed",
+    "edit_of",
+    "equal",
+    "nearest",
+    "shows",
+    "turns_of",
+]
 
 FloatNumbers: TypeAlias = NDArray[np.float64]
+
+NamedValues: TypeAlias = Mapping[str, NDArray[Any]]
+"""Values that a program is given, such as leaves and arrays of the batch, by their names."""
+
+FEWEST_NUMBERS = 5
+"""Different numbers from which a function of each shows: of a mask of two numbers many make the same."""
 
 NEAREST = 8
 """Earlier operations whose values may be taken in place of one, or added to it."""
@@ -34,6 +53,50 @@ class OperationChange:
     edit: OperationEdit
     rest: Mapping[int, OperationEdit] = field(default_factory=dict)
     """What is done at further operations with it."""
+    whole: bool = False
+    """Whether that is all: it is not tried at operations of the same kind too."""
+    words: str = ""
+    """Under which an operation of its kind has other settings, where it changes those."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A change that makes two programs equal, or one of several that do."""
+
+    topic: str
+    first: str
+    """What the first does."""
+    second: str
+    """What the second does."""
+    place: str
+    """Line of the program that was changed."""
+    side: int
+    """Which program was changed."""
+    rank: int
+    edits: Mapping[int, OperationEdit] = field(default_factory=dict, compare=False, repr=False)
+    """Place of an operation to what was done there."""
+
+    @property
+    def phrase(self) -> str:
+        """Return what differs, and in which line."""
+        places = [f" ({self.place})" if at == self.side else "" for at in (0, 1)]
+        return f"{self.topic}: {self.first} here{places[0]}, {self.second} there{places[1]}"
+
+
+def turns_of(operations: Sequence[ProgramOperation], line: Sequence[int]) -> list[list[int]]:
+    """Return the operations of a line for each time that it is computed: those that repeat, with others between.
+
+    Args:
+        operations: Of a program.
+        line: Places of those that one line of it asks for, in order.
+    """
+    kinds = [(operations[at].kind, tuple(x.shape for x in operations[at].inputs)) for at in line]
+    for period in range(1, len(line) // 2 + 1):
+        if len(line) % period or kinds != kinds[:period] * (len(line) // period):
+            continue
+        if all(line[at] - line[at - 1] > 1 for at in range(period, len(line), period)):
+            return [list(line[at : at + period]) for at in range(0, len(line), period)]
+    return [list(line)]
 
 
 def edit_of(make: Any) -> OperationEdit:
@@ -72,6 +135,21 @@ def computed(function: Callable[..., Any], *args: FloatNumbers) -> FloatNumbers:
         return np.asarray(function(*args))
 
 
+def shows(function: Callable[..., Any], x: FloatNumbers) -> bool:
+    """Return whether what a function makes of a value tells it from others.
+
+    Args:
+        function: Of single numbers.
+        x: The value. Of numbers of one sign ReLU and the absolute value make zeros, themselves or their negatives, as
+            others do; of a mask of two numbers any function makes one of two.
+    """
+    made = computed(function, x)
+    fewest = min(FEWEST_NUMBERS, x.size)
+    plain = made.shape == x.shape and (np.array_equal(made, x) or (np.array_equal(made, -x) and (x <= 0.0).all()))
+    told = np.unique(x).size >= fewest and np.unique(made).size >= fewest and bool(made.any())
+    return told and (not plain or function is np.negative)
+
+
 def equal(a: FloatNumbers, b: FloatNumbers) -> bool:
     """Return whether two arrays are one but for rounding; never where one is not finite.
 
@@ -81,4 +159,5 @@ def equal(a: FloatNumbers, b: FloatNumbers) -> bool:
     """
     if a.shape != b.shape or not np.isfinite(b).all():
         return False
-    return bool(np.abs(a - b).max(initial=0.0) <= 1e-11 * float(np.abs(b).max(initial=0.0)))
+    with np.errstate(all="ignore"):  # a mask may be filled with the smallest number there is
+        return bool(np.abs(a - b).max(initial=0.0) <= 1e-11 * float(np.abs(b).max(initial=0.0)))

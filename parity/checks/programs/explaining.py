@@ -1,8 +1,8 @@
-"""Which changes make one of two programs give what the other gives: one changed operation, or two together.
+"""Which changes make one of two programs give what the other gives: one changed operation, or several together.
 
-Both programs are changed in turn. Two changes are found one after the other: the first makes a value inside the one
-program what a value inside the other is, the second makes the rest equal. That all values come out equal at the end
-is what proves both; which values may be the same ones is only where they are looked for.
+Both programs are changed in turn. Several changes are found one after the other: each but the last makes a value
+inside the one program what a value inside the other is, the last one makes the rest equal. That all values come out
+equal at the end is what proves them; which values may be the same ones is only where they are looked for.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.programs.edits import Explanation, NamedValues
 from parity.checks.programs.matching import Candidates, KnownValues, candidates_of
-from parity.checks.programs.search import ChangeSearch, Explanation, flat_of, searched
+from parity.checks.programs.search import ChangeSearch, searched
+from parity.checks.programs.trials import flat_of
 from parity.contract import TracedProgram
 
 __all__ = ["ProgramDifference", "explain"]
@@ -30,11 +32,14 @@ MOST_SECONDS = 20.0
 INSIDE_SECONDS = 1.0
 """Of the processor, for each kind of change that makes a value inside a program."""
 
-PAIR_SECONDS = 12.0
-"""Of the processor, for all that looks for two changes."""
+PAIR_SECONDS = 16.0
+"""Of the processor, for all that looks for several changes."""
 
 ALIKE = 0.6
 """Correlation from which two values inside two programs may be the same one, but for what is before them."""
+
+MOST_CHANGES = 3
+"""Changes that are told together."""
 
 MOST_PAIRS = 16
 """Values inside a program that are looked at."""
@@ -53,28 +58,30 @@ class ProgramDifference:
     def text(self) -> str:
         """Return it as a phrase."""
         phrases = "; and ".join(one.phrase for one in self.changes)
-        changed = "that" if len(self.changes) == 1 else "both"
+        changed = {1: "that", 2: "both"}.get(len(self.changes), "all of them")
         return f"{phrases} (with {changed} changed all values are equal)"
 
 
 def explain(
-    first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None = None
-) -> list[ProgramDifference]:
-    """Return the changes that make two programs equal, the narrowest first; each is one, or two together.
+    first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None = None,
+    names: tuple[NamedValues, NamedValues] = ({}, {}),
+) -> list[ProgramDifference]:  # fmt: skip
+    """Return the changes that make two programs equal, the narrowest first; each is one, or several together.
 
     Args:
         first: A program, at one or several places of its leaves and inputs.
         second: The other at the same places.
         orders: For each output, the order of axes that takes the first's to the second's; None where they are equal.
+        names: Of values that each of them is given at the first place, to be told by.
     """
-    if one := _of_one(first, second, orders, MOST_SECONDS, SECONDS):
+    if one := _of_one(first, second, orders, names, MOST_SECONDS, SECONDS):
         return [ProgramDifference((each,)) for each in one]
-    return _of_two(first, second, orders)
+    return _of_several(first, second, orders, names, time.process_time() + PAIR_SECONDS, MOST_CHANGES)
 
 
 def _of_one(
     first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
-    most: float, each: float,
+    names: tuple[NamedValues, NamedValues], most: float, each: float,
 ) -> list[Explanation]:  # fmt: skip
     searches = []
     for side, (mine, theirs) in enumerate(((first, second), (second, first))):
@@ -82,7 +89,9 @@ def _of_one(
             continue  # an operation has another place at each draw
         wanted = np.concatenate([flat_of(one.outputs, orders if side == 1 else None) for one in theirs])
         candidates = candidates_of(mine[0].operations, theirs[0].operations)
-        searches.append(ChangeSearch(mine, wanted, candidates, orders if side == 0 else None, side))
+        searches.append(
+            ChangeSearch(mine, wanted, candidates, orders if side == 0 else None, side, None, names[side])
+        )
     return searched(searches, most, each)
 
 
@@ -91,13 +100,22 @@ def _same_way(programs: Sequence[TracedProgram]) -> bool:
     return len({tuple(operation.kind for operation in one.operations) for one in programs}) == 1
 
 
-def _of_two(
-    first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None
-) -> list[ProgramDifference]:
-    """Return two changes that together make two programs equal."""
+def _of_several(
+    first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
+    names: tuple[NamedValues, NamedValues], ends: float, most: int,
+) -> list[ProgramDifference]:  # fmt: skip
+    """Return changes that together make two programs equal: one inside, and then one or more for the rest.
+
+    Args:
+        first: A program, at several places.
+        second: The other.
+        orders: Of the axes of the outputs.
+        names: Of values that both are given.
+        ends: Time of the processor after which nothing is begun.
+        most: Changes that may be needed.
+    """
     if not (_same_way(first) and _same_way(second)):
         return []
-    ends = time.process_time() + PAIR_SECONDS
     both = [list(_inside(mine, theirs)) for mine, theirs in ((first, second), (second, first))]
     tried: set[tuple[int, str, str]] = set()
     for turn in itertools.zip_longest(*both):
@@ -108,7 +126,7 @@ def _of_two(
             at, wanted, candidates = inside
             if time.process_time() > ends:
                 return []
-            search = ChangeSearch(mine, wanted, candidates, None, side, at)
+            search = ChangeSearch(mine, wanted, candidates, None, side, at, names[side])
             for one in searched([search], min(6 * INSIDE_SECONDS, ends - time.process_time()), INSIDE_SECONDS):
                 key = (side, one.place, one.phrase)
                 changed = [program.changed(one.edits) for program in mine]
@@ -118,9 +136,24 @@ def _of_two(
                 made = [program for program in changed if program is not None]
                 here, there = (made, theirs) if side == 0 else (theirs, made)
                 left = ends - time.process_time()
-                if rest := _of_one(here, there, orders, left, min(SECONDS, left / 4)):
-                    return [ProgramDifference((one, rest[0]))]
+                rest = _of_one(here, there, orders, names, left, min(SECONDS, left / 4))
+                if told := next((last for last in rest if not _takes_away((one, last))), None):
+                    return [ProgramDifference((one, told))]
+                if most > 2 and _parted(made, theirs) < _parted(mine, theirs):  # nearer: it may be one of them
+                    for more in _of_several(here, there, orders, names, ends, most - 1):
+                        if not _takes_away((one, *more.changes)):
+                            return [ProgramDifference((one, *more.changes))]
     return []
+
+
+def _takes_away(changes: Sequence[Explanation]) -> bool:
+    """Return whether something is left out on both sides: that makes any two equal, and says not what differs."""
+    return {one.side for one in changes if one.topic == "left out"} == {0, 1}
+
+
+def _parted(mine: Sequence[TracedProgram], theirs: Sequence[TracedProgram]) -> int:
+    """Return how many operations of a program make what the other has not."""
+    return len(candidates_of(mine[0].operations, theirs[0].operations).parted)
 
 
 def _inside(
@@ -156,7 +189,7 @@ def _inside(
                 [one for one in held if one <= at]
                 for held in (candidates.parted, candidates.before, candidates.moved)
             )
-            yield at, wanted, Candidates(here, before, moved, candidates.wanted)
+            yield at, wanted, Candidates(here, before, moved, candidates.wanted, candidates.numbers)
             count += 1
         if count >= MOST_PAIRS:
             return

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, nearest
+from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, nearest, shows
 from parity.checks.programs.functions import ACTIVATIONS, TAKEN
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
@@ -34,10 +34,12 @@ def _added(one: ProgramOperation) -> Iterator[OperationChange]:
     """Yield what may be taken of the output besides."""
     y = one.outputs[0]
     for name, function in ACTIVATIONS.items():
-        if name in _INSERTED:
+        if name in _INSERTED and shows(function, y):
             yield OperationChange("activation", "nothing", f"{name} after {one.kind}", 2,
                                   edit_of(lambda y, f=function: computed(f, y)))  # fmt: skip
     for name, function in TAKEN.items():
+        if not shows(function, y):
+            continue
         yield OperationChange("value", f"the result of {one.kind} as it is", name, 2,
                               edit_of(lambda y, f=function: computed(f, y)))  # fmt: skip
     if y.ndim and y.shape[-1] > 1:
@@ -73,9 +75,11 @@ def _taken(one: ProgramOperation) -> Iterator[OperationChange]:
     for place in floats:
         word = f"input {place} of {one.kind}"
         for name, function in ACTIVATIONS.items():
-            if name in _INSERTED:
+            if name in _INSERTED and shows(function, one.inputs[place]):
                 yield OperationChange("activation", "nothing", f"{name} on {word}", 2, _given(place, function))
         for name, function in TAKEN.items():
+            if not shows(function, one.inputs[place]):
+                continue
             yield OperationChange("value", f"{word} as it is", name, 2, _given(place, function))
         if one.inputs[place].ndim and one.inputs[place].shape[-1] > 1:
             for name, function in _NORMALIZED.items():
@@ -83,7 +87,7 @@ def _taken(one: ProgramOperation) -> Iterator[OperationChange]:
 
 
 def _given(place: int, function: Callable[[FloatNumbers], Any]) -> OperationEdit:
-    def given(inputs: OperationArrays) -> OperationArrays:
+    def given(inputs: OperationArrays, sources: object) -> OperationArrays:
         return tuple(computed(function, x) if at == place else x for at, x in enumerate(inputs))
 
     return OperationEdit(given=given)

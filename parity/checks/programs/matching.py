@@ -81,6 +81,8 @@ class Candidates:
     """Those whose numbers the other has in another order."""
     wanted: KnownValues
     """Values of the other that are not of this one."""
+    numbers: frozenset[float] = frozenset()
+    """Plain numbers that operations of the other are given."""
 
 
 def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOperation]) -> Candidates:
@@ -116,9 +118,10 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         for a in mine[at].outputs[:1]
         if a.size > 1 and known.has(np.asarray(a, np.float64)) and not known.has_in_order(np.asarray(a, np.float64))
     ]
-    return Candidates([*first, *later], before[::-1], moved, wanted)
+    numbers = frozenset(number for one in theirs for number in one.numbers.values())
+    return Candidates([*first, *later], before[::-1], moved, wanted, numbers)
 
 
 def _numbers(operations: Sequence[ProgramOperation]) -> list[NDArray[np.float64]]:
-    arrays = (a for one in operations for a in (*one.outputs, *one.inputs))
+    arrays = (a for one in operations for a in (*one.outputs, *one.inputs, *itertools.chain(*one.turns)))
     return [np.asarray(a, np.float64) for a in arrays if a.dtype.kind in "biuf"]

@@ -41,7 +41,8 @@ def gradient_cause(pair: LossPair, parted: Collection[str], names: Mapping[str, 
             rest = len(parted) - len(leaves)
             more = f", and part of the gradient of {rest} more" if rest else ""
             return f"gradient stopped: in {who} none reaches {shown}{more} (stop_gradient or detach)"
-    shared = one_value(factors, 1e-9) if len(factors) == len(parted) else None
+    numbers = sum(pair.expected[path].size for path in parted)  # of one number any other is a multiple
+    shared = one_value(factors, 1e-9) if len(factors) == len(parted) and numbers > 1 else None
     if shared is not None and abs(shared - 1.0) <= 1e-9:
         return ""  # nearly equal: no cause is known that is so small
     if shared is not None:
