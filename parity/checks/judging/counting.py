@@ -180,6 +180,8 @@ def is_setting(
     a, b = states[0].left.leaves.get(path), states[0].right.leaves.get(path)
     if a is None or b is None or a.role != "scalar" or path in uninterrupted.changing or path in uninterrupted.noise:
         return False
+    if _CONTAINER.fullmatch(a.kind) and _CONTAINER.fullmatch(b.kind):  # a vocabulary, which is one leaf
+        return all(path in differ for differ in found[:-1] or found)
     if _is_number(a) and b.kind.endswith("[]"):  # promotion to the type of an array is another than that of a number
         return states[-1].right.leaves.get(path, a).same(b)
     if not (_is_number(a) and _is_number(b)) or a.component.startswith(_PLACES):
@@ -198,6 +200,9 @@ def is_setting(
         for both, differ in zip(states[:-1] or states, found[:-1] or found, strict=True)
     )
     return lasts and not begins
+
+
+_CONTAINER = re.compile(r"\w+\[\d+\]( of numbers)?")
 
 
 def _is_of_a_moving_list(path: str, uninterrupted: Uninterrupted) -> bool:

@@ -18,6 +18,7 @@ from parity.checks.judging import (
     Outcome,
     Use,
     advise,
+    after_resume,
     copies_apart,
     each_once,
     judge_declared,
@@ -212,15 +213,16 @@ class Session:
         if self.driver.envelope is not None:  # several equal runs agree in all that was judged bit by bit
             self._add(outcome.broken, scenario.name)
             return True
-        paths = [e.path for e in outcome.broken if e.when in ("at the resume", "one step after the resume")][:40]
         there, here = outcome.first or (0, 0)
+        # of what was lost, and of the first step that shows it
+        paths = {at: [e.path for e in outcome.broken if e.when == after_resume(at)][:40] for at in {0, here}}
         fetched: Trace | None = None
-        if len(scenario.kills) == 1 and outcome.first is not None and paths:
+        if len(scenario.kills) == 1 and outcome.first is not None and any(paths.values()):
             folder = self.driver.root / f"values-{scenario.name}"
             copy_folder(self.driver.copies[scenario.kills[0]], folder)
-            asked = replace(self.driver.asked(scenario), keep={here: paths}, kill=here)
+            asked = replace(self.driver.asked(scenario), keep=paths, kill=here)
             waiting = pool.submit(self.driver.runner.run, folder, asked)
-            full = self.driver.full({there: paths})
+            full = self.driver.full({there - here + at: wanted for at, wanted in paths.items()})
             fetched = waiting.result()
         else:
             full = self.driver.full({})
@@ -236,9 +238,10 @@ class Session:
             return False
         self._add(outcome.broken, scenario.name)
         if fetched is not None and len(fetched.marks) > here and len(full.marks) > there:
-            step = self.driver.reference.marks[there].step
-            kept = full.marks[there].snapshot.values, fetched.marks[here].snapshot.values
-            self.suspects = measured(self.suspects, *kept, step)
+            for at in paths:
+                mark = full.marks[there - here + at]
+                kept = mark.snapshot.values, fetched.marks[at].snapshot.values
+                self.suspects = measured(self.suspects, *kept, mark.step)
         return True
 
     def _verdict(self, trained: int) -> Resumption:

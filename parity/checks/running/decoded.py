@@ -44,6 +44,9 @@ LINK = "link"
 MOST_BYTES = 64 << 20
 """Largest file whose content is decoded here; of a larger one that no adapter knows the bytes are compared."""
 MOST_LINES = 50_000
+MANY_IN_FILES = 20_000
+"""Elements of a document above which a container of plain values is one leaf: one that differs in equal runs, such as
+a time, would hide the others."""
 
 CURVES = "events of TensorBoard"
 """Stands for all event files of a directory, whose names have times and process numbers: they are one curve."""
@@ -63,7 +66,7 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             the last one counts.
     """
     shown = hidden(folder)
-    walk = Walk(shown)
+    walk = Walk(shown, many=MANY_IN_FILES)
     read: list[Path] = []
     for root, folders, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
         path = Path(root)
