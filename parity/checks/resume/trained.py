@@ -16,8 +16,15 @@ from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of, v
 from parity.checks.running import Mark, Trace
 from parity.contract import Precision
 
-__all__ = ["count_trained", "equal_so_far", "is_training", "lost_numbers", "precision_of",
-           "put_back_later"]  # fmt: skip
+__all__ = [
+    "count_trained",
+    "equal_so_far",
+    "is_training",
+    "lost_numbers",
+    "moving_unseen",
+    "precision_of",
+    "put_back_later",
+]  # fmt: skip
 
 NUMBERS = re.compile(r"(numpy\.)?(float|complex)\d*|Fraction|Decimal|\w+\[\d+\] of numbers")
 """Kinds of single numbers that a trainer without arrays moves, and of long containers of them."""
@@ -199,6 +206,20 @@ def put_back_later(parted: Sequence[Collection[str]]) -> set[int]:
 
 
 NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
+
+
+def moving_unseen(marks: Sequence[Mark]) -> tuple[str, ...]:
+    """Return what cannot be looked into and changes while the run goes, or could not even be probed.
+
+    Args:
+        marks: Marks of a run.
+    """
+    found = []
+    for path in marks[-1].snapshot.unseen:
+        probes = {mark.snapshot.probes.get(path, "") for mark in marks if path in mark.snapshot.unseen}
+        if len(probes) > 1 or probes == {""}:
+            found.append(path)
+    return tuple(found)
 
 
 def precision_of(marks: Sequence[Mark]) -> Precision:

@@ -92,6 +92,8 @@ class Request:
     """Names in conditions of which is noted whose value is taken."""
     turns: frozenset[Turn] = frozenset()
     """Choices that give their other value in this run."""
+    filled: bool = False
+    """Whether new arrays without values hold zeros in this run (`numpy.empty`, `torch.empty`)."""
     writes: Sequence[tuple[str, int]] = ()
     """Files and lines that write to the folder, from an earlier run: statements to watch."""
     nudge: Nudge | None = None
