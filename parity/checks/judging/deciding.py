@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from parity.checks.judging.for_people import is_only_shown
-from parity.checks.judging.guards import guarded
+from parity.checks.judging.guards import guarded, is_plain_statement
 from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
@@ -42,7 +42,9 @@ def decided_by(
         anew = taken_for(node.test, sizes=True, presence=not there)
         if anew and _assigned(body) <= anew and not _acts(body, writes if there else frozenset()):
             names -= anew
-        return names if any(_matters(child, names, writes, tree) for child in body) else set()
+        # what it would do beyond the run where it moves plain values alone is measured (`choices`)
+        turned = isinstance(node, ast.If) and all(is_plain_statement(one, tree) for one in body)
+        return names if any(_matters(child, names, writes, tree, moves=not turned) for child in body) else set()
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.BoolOp):  # c > N and f()
         *tests, last = node.value.values
         names = {name for test in tests for name in names_in(test)}
@@ -172,7 +174,9 @@ def _acts(body: list[ast.stmt], writes: frozenset[int]) -> bool:
     return any(isinstance(one, leaving) for statement in body for one in ast.walk(statement))
 
 
-def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int], tree: ast.Module) -> bool:
+def _matters(
+    statement: ast.stmt, names: set[str], writes: frozenset[int], tree: ast.Module, *, moves: bool = True
+) -> bool:
     """Return whether a statement under a condition does more than show or reset something."""
     if any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for line in writes):
         return True
@@ -186,7 +190,7 @@ def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int], tree:
             assigned = {name for target in targets for name in names_in(target)}
             if assigned & names and not is_written_out(node.value):
                 return True
-            if _moves(node):
+            if moves and _moves(node):
                 return True
     return False
 

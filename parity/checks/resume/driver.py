@@ -206,6 +206,9 @@ class Driver:
         if self.envelope is not None:
             found = self.envelope.judge(other, other.marks[0].step)
             return not found.broken and not found.too_wide
+        noise = self.uninterrupted.noise | self.uninterrupted.rounded
+        if self.of_numbers and lost_numbers(self.reference, other, self._saved(max(self.copies)), noise):
+            return False
         return judge_same(self.reference.marks, other.marks, self.uninterrupted.changing) is None
 
     def _judge_run(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],

@@ -1,0 +1,325 @@
+"""Closed state: what a condition decides reaches nothing but itself and messages.
+
+A tail of lines for a crash report that is cut when it is long, a histogram that widens its range, a message that is
+shown three times per process: each decides by numbers of its own, and what it decides is taken again by itself and by
+what is shown. It is followed through assignments, containers and the results of functions, in all files of the
+trainer. Whatever is not known ends it: a call of anything else, a statement that leaves a loop, a value that is
+handed out.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from parity.checks.judging.for_people import is_for_people
+from parity.checks.judging.messages import is_message, showing_nodes
+from parity.checks.judging.syntax import bound_names, by_function, source_tree
+from parity.checks.running import called_name
+
+__all__ = ["is_closed"]
+
+
+class Place(NamedTuple):
+    """Where a value is kept, or the function that gives it."""
+
+    kind: str
+    """`inside` of an object by an attribute or a key, `variable`, or `call`."""
+    name: str
+    where: tuple[str, int] = ("", 0)
+    """File and first line of the function that a variable is of."""
+
+
+class Reaches(Exception):
+    """What was followed comes to something that is not closed, or to what is not known."""
+
+
+_PURE = frozenset(
+    ("abs", "bool", "dict", "divmod", "enumerate", "float", "format", "getattr", "int", "isinstance", "len", "list",
+     "max", "min", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip", "any", "all")
+)  # fmt: skip
+"""Functions of Python itself that give a value of their arguments and do nothing else."""
+
+_LIBRARIES = ("math", "np", "numpy", "statistics", "time", "datetime")
+"""Modules, as they are mostly called, whose functions give values."""
+
+_READS = frozenset(
+    ("copy", "count", "endswith", "format", "get", "index", "items", "join", "keys", "ljust", "lower", "max", "mean",
+     "min", "most_common", "rjust", "split", "startswith", "std", "strftime", "strip", "sum", "tolist", "item",
+     "upper", "values", "getMessage")
+)  # fmt: skip
+"""Methods of containers, texts and arrays that change nothing."""
+
+_CHANGES = frozenset(
+    ("add", "append", "appendleft", "clear", "discard", "extend", "fill", "insert", "pop", "popleft", "remove",
+     "setdefault", "sort", "update")
+)  # fmt: skip
+"""Methods of containers and arrays that change what is in them."""
+
+_OF_LOGGING = ("logging.Handler", "logging.Filter", "logging.Formatter")
+_BASES = ("object", "ABC", "abc.ABC", *_OF_LOGGING)
+_ATTRIBUTES_OF_LOGGING = ("level", "filters", "formatter", "lock", "name", "nlen", "datefmt")
+_TEXTS = ("__str__", "__repr__", "__format__")
+
+_EXPRESSIONS = (
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Tuple,
+    ast.List, ast.Dict, ast.Set, ast.Starred, ast.Slice, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+    ast.comprehension, ast.keyword, ast.Attribute,
+)  # fmt: skip
+"""What a value stays in."""
+
+
+def is_closed(node: ast.AST, file: str, files: tuple[str, ...]) -> bool:
+    """Return whether all that a statement decides is closed.
+
+    Args:
+        node: A condition, a comparison that is returned, or one that is assigned.
+        file: The file that it is in.
+        files: All files of the trainer.
+    """
+    follow = _Follow(files)
+    if id(node) not in _index(files).trees:  # of a tree that was read once more
+        return False
+    try:
+        match node:
+            case ast.If(body=body, orelse=orelse) | ast.While(body=body, orelse=orelse):
+                waiting = follow.done([*body, *orelse])
+            case ast.Return():
+                waiting = {follow.given(node)}
+            case ast.Assign() | ast.AnnAssign():
+                waiting = follow.done([node])
+            case _:
+                return False
+        known: set[Place] = set()
+        while waiting:
+            place = waiting.pop()
+            known.add(place)
+            waiting |= {one for load in follow.loads(place) for one in follow.taken(load)} - known
+    except (Reaches, RecursionError):
+        return False
+    return True
+
+
+class _Index(NamedTuple):
+    """What the files of a trainer hold, by what is asked of it."""
+
+    parents: Mapping[int, ast.AST]
+    trees: Mapping[int, tuple[str, ast.Module, int]]
+    """Identity of a node to its file, the tree, and the first line of its function."""
+    loads: Mapping[tuple[str, str], Sequence[ast.expr]]
+    """Kind and name to where it is taken."""
+    foreign: frozenset[str]
+    """Attributes of classes whose bases are in no file: code that is not seen may take them."""
+
+
+@functools.lru_cache(maxsize=8)
+def _index(files: tuple[str, ...]) -> _Index:
+    parents: dict[int, ast.AST] = {}
+    trees: dict[int, tuple[str, ast.Module, int]] = {}
+    loads: dict[tuple[str, str], list[ast.expr]] = {}
+    foreign: set[str] = set()
+    known = {one.name for file in files for one in ast.walk(source_tree(file)) if isinstance(one, ast.ClassDef)}
+    for file in files:
+        tree = source_tree(file)
+        for node, line in by_function(tree):
+            trees[id(node)] = (file, tree, line)
+            parents |= {id(child): node for child in ast.iter_child_nodes(node)}
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()):
+                    loads.setdefault(("variable", name), []).append(node)
+                case ast.Attribute(attr=name, ctx=ast.Load()):
+                    loads.setdefault(("inside", name), []).append(node)
+                case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+                    loads.setdefault(("inside", name), []).append(node)
+                case ast.Call():
+                    loads.setdefault(("call", called_name(node)), []).append(node)
+                    for one in node.args:  # `d.get("best")`, `getattr(self, "best")`
+                        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                            loads.setdefault(("inside", one.value), []).append(node)
+                case ast.ClassDef(bases=bases):
+                    if any(ast.unparse(base) not in {*known, *_BASES} for base in bases):
+                        foreign |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+                    elif any(ast.unparse(base) in _OF_LOGGING for base in bases):
+                        foreign |= {*_ATTRIBUTES_OF_LOGGING}
+    return _Index(parents, trees, loads, frozenset(foreign))
+
+
+class _Follow:
+    """Follows values through the source of a trainer; raises `Reaches` where they come to anything else."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self._index = _index(files)
+        self._whole: set[int] = set()
+        """Functions and loops of which it was asked whether all that they do is closed."""
+
+    def loads(self, place: Place) -> list[ast.expr]:
+        """Return where a value is taken."""
+        index = self._index
+        if place.kind == "inside":
+            if place.name in index.foreign:
+                raise Reaches
+            return [*index.loads.get(("inside", place.name), ())]
+        if place.kind == "call":
+            calls = [*index.loads.get(("call", place.name), ())]
+            named = [*index.loads.get(("inside", place.name), ()), *index.loads.get(("variable", place.name), ())]
+            if any(one is not getattr(index.parents[id(one)], "func", None) for one in named):
+                raise Reaches  # a function that is handed on, or a property
+            return calls
+        found = []
+        for load in index.loads.get(("variable", place.name), ()):
+            file, tree, line = index.trees[id(load)]
+            own = place.name in bound_names(tree).get(line, ())
+            if (file, line) == place.where or not own:
+                found.append(load)
+        return found
+
+    def taken(self, load: ast.expr) -> set[Place]:
+        """Return where a value comes to that is taken somewhere."""
+        index, node, found = self._index, load, set[Place]()
+        _, tree, _ = index.trees[id(load)]
+        while True:
+            if id(node) in showing_nodes(tree):
+                return found
+            parent = index.parents.get(id(node))
+            match parent:
+                case ast.Call() if is_message(parent, tree):
+                    return found
+                case ast.Call(func=func) if func is node:
+                    if not isinstance(func, ast.Attribute) or func.attr not in _READS | _CHANGES:
+                        raise Reaches
+                case ast.Call():
+                    if isinstance(parent.func, ast.Attribute) and parent.func.attr in _CHANGES:
+                        found.add(self.place(parent.func.value))
+                    elif not _is_pure(parent):
+                        raise Reaches
+                case ast.Subscript(ctx=ast.Load()):
+                    pass
+                case ast.Subscript(value=base):
+                    return found if base is node else found | {self.place(base)}
+                case ast.NamedExpr(target=target):
+                    found.add(self.place(target))
+                case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                    return found | self.targets(parent)
+                case ast.Expr():
+                    return found
+                case ast.If(body=body, orelse=orelse) | ast.While(body=body, orelse=orelse):
+                    return found if is_for_people(parent, tree) else found | self.done([*body, *orelse])
+                case ast.For(target=target, body=body, orelse=orelse):
+                    return found | {self.place(target)} | self.done([*body, *orelse])
+                case ast.Return():
+                    return found | {self.given(parent)}
+                case _:
+                    if not isinstance(parent, _EXPRESSIONS):
+                        raise Reaches
+            node = parent  # type: ignore[assignment]
+
+    def done(self, statements: Iterable[ast.stmt]) -> set[Place]:
+        """Return what statements set, if that is all that they do."""
+        found: set[Place] = set()
+        for statement in statements:
+            _, tree, _ = self._index.trees[id(statement)]
+            inner: list[ast.stmt] = []
+            values: list[ast.expr] = []
+            match statement:
+                case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                    found |= self.targets(statement)
+                    values = [statement.value] if statement.value is not None else []
+                case ast.Expr(value=ast.Call(func=func, args=args, keywords=keywords) as call):
+                    if not is_message(call, tree):
+                        if not isinstance(func, ast.Attribute) or func.attr not in _CHANGES:
+                            raise Reaches
+                        found.add(self.place(func.value))
+                        values = [*args, *(one.value for one in keywords)]
+                case ast.Delete(targets=targets) if all(isinstance(one, ast.Subscript) for one in targets):
+                    found |= {self.place(one) for one in targets}
+                case ast.If(test=test, body=body, orelse=orelse) | ast.While(test=test, body=body, orelse=orelse):
+                    values, inner = [test], [*body, *orelse]
+                case ast.For(iter=of, target=target, body=body, orelse=orelse):
+                    found.add(self.place(target))
+                    values, inner = [of], [*body, *orelse]
+                case ast.Return(value=value):
+                    found |= self._around(statement, (ast.FunctionDef,))
+                    if value is not None:
+                        found.add(self.given(statement))
+                        values = [value]
+                case ast.Continue() | ast.Break():
+                    found |= self._around(statement, (ast.For, ast.While))
+                case ast.Pass() | ast.Global() | ast.Nonlocal() | ast.Expr(value=ast.Constant()):
+                    pass
+                case _:
+                    raise Reaches
+            calls = [one for value in values for one in ast.walk(value) if isinstance(one, ast.Call)]
+            if any(not _is_pure(one) for one in calls):
+                raise Reaches
+            found |= self.done(inner)
+        return found
+
+    def _around(self, statement: ast.stmt, kinds: tuple[type[ast.AST], ...]) -> set[Place]:
+        """Return what the function or loop sets that a statement leaves early: what is not done then."""
+        node: ast.AST = statement
+        while not isinstance(node, kinds):
+            if id(node) not in self._index.parents:
+                raise Reaches
+            node = self._index.parents[id(node)]
+        if id(node) in self._whole:
+            return set()
+        self._whole.add(id(node))
+        return self.done(node.body)  # type: ignore[attr-defined]
+
+    def given(self, statement: ast.stmt) -> Place:
+        """Return the function that a statement returns from, if all calls of it are known."""
+        node: ast.AST = statement
+        while not isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.Lambda | ast.AsyncFunctionDef) or id(node) not in self._index.parents:
+                raise Reaches
+            node = self._index.parents[id(node)]
+        owner = self._index.parents.get(id(node))
+        bases = [ast.unparse(base) for base in owner.bases] if isinstance(owner, ast.ClassDef) else []
+        of_logging = any(base in _OF_LOGGING for base in bases)
+        unseen = not of_logging and (
+            not self._index.loads.get(("call", node.name)) or any(base not in _BASES for base in bases)
+        )
+        special = node.name.startswith("__") and node.name not in _TEXTS
+        if node.decorator_list or special or (unseen and node.name not in _TEXTS):
+            raise Reaches
+        return Place("call", node.name)
+
+    def targets(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[Place]:
+        """Return what an assignment sets."""
+        waiting = [*statement.targets] if isinstance(statement, ast.Assign) else [statement.target]
+        found: set[Place] = set()
+        while waiting:
+            target = waiting.pop()
+            if isinstance(target, ast.Tuple | ast.List):
+                waiting += target.elts
+                continue
+            found.add(self.place(target))
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+                found.add(self.place(target.value))  # it may be taken with all its keys
+        return found
+
+    def place(self, target: ast.expr) -> Place:
+        """Return where a value is kept that is assigned to something, or put into it."""
+        match target:
+            case ast.Name(id=name):
+                file, tree, line = self._index.trees[id(target)]
+                return Place("variable", name, (file, line) if name in bound_names(tree).get(line, ()) else ("", 0))
+            case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+                return Place("inside", name)
+            case ast.Subscript(value=base):
+                return self.place(base)
+        raise Reaches
+
+
+def _is_pure(call: ast.Call) -> bool:
+    """Return whether a call gives a value of its arguments and does nothing else, by what is called."""
+    match call.func:
+        case ast.Name(id=name):
+            return name in _PURE
+        case ast.Attribute(value=ast.Name(id=module)) if module in _LIBRARIES:
+            return True
+        case ast.Attribute(attr=method):
+            return method in _READS
+    return False
