@@ -13,6 +13,7 @@ from parity.capture.liveness import live_names
 from parity.capture.marks import Region, activate, evaluation, mark, saving
 from parity.capture.modules import is_library_file, is_of_user
 from parity.capture.names import component_from_name, slot_component
+from parity.capture.probes import without_places
 from parity.capture.registry import Visit, kind_of, register
 from parity.capture.walk import Walk
 
@@ -50,4 +51,5 @@ __all__ = [
     "saving",
     "scopes_of",
     "slot_component",
+    "without_places",
 ]

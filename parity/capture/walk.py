@@ -25,7 +25,7 @@ from parity.capture.arrays import array_leaf, digest_of, show_elements
 from parity.capture.attributes import attributes_of, hides_memory
 from parity.capture.leaf import Extent, Leaf, Role, StateSnapshot
 from parity.capture.names import component_from_name
-from parity.capture.probes import probe
+from parity.capture.probes import probe, without_places
 from parity.capture.registry import (
     CONTAINERS,
     DEAD,
@@ -136,6 +136,7 @@ class Walk:
         if isinstance(value, str):
             for hidden, shown in self._hide.items():
                 text = text.replace(hidden, shown)
+            text = without_places(text)
         if isinstance(value, np.generic):
             kind, text = f"numpy.{value.dtype.name}", repr(value.item())
         if len(text) > 120:

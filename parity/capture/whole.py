@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from parity.capture.arrays import LONG, PLAIN, digest_of
+from parity.capture.probes import without_places
 
 __all__ = ["MANY", "Whole", "kind_of_whole", "whole_of"]
 
@@ -142,7 +143,7 @@ vocabulary at each mark takes longer than all else."""
 def _hidden(text: str, hide: Mapping[str, str]) -> bytes:
     for hidden, shown in hide.items():
         text = text.replace(hidden, shown)
-    return text.encode("utf-8", "surrogatepass")
+    return without_places(text).encode("utf-8", "surrogatepass")
 
 
 def _sample(outer: Any) -> Iterator[str]:

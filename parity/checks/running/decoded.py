@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from parity.capture import Leaf, Walk
+from parity.capture import Leaf, Walk, without_places
 from parity.checks.running.containers import (
     is_curve,
     is_database,
@@ -113,7 +113,7 @@ def _shown(text: str, shown: dict[str, str]) -> str:
     """Return a text with what stands for texts that differ between equal runs."""
     for hide, show in shown.items():
         text = text.replace(hide, show)
-    return text
+    return without_places(text)
 
 
 class _Text:
