@@ -7,6 +7,7 @@ from parity.capture import code as _code  # noqa: F401 - registers its kinds
 from parity.capture.arrays import array_leaf, digest_of, role_of_array
 from parity.capture.attributes import attributes_of
 from parity.capture.frames import Scope, ambient, capture, frames_of, outer_scopes, scopes_of
+from parity.capture.iterators import NOT_BEGUN
 from parity.capture.kinds import TRAINED
 from parity.capture.leaf import HARD, Extent, Leaf, PathLeaves, Role, StateSnapshot, differing, root_of
 from parity.capture.liveness import live_names
@@ -19,6 +20,7 @@ from parity.capture.walk import Walk
 
 __all__ = [
     "HARD",
+    "NOT_BEGUN",
     "TRAINED",
     "Extent",
     "Leaf",

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from parity.capture.arrays import PLAIN
+from parity.capture.leaf import Leaf
 from parity.capture.liveness import live_names
 from parity.capture.modules import is_of_user
 from parity.capture.names import component_from_name
 from parity.capture.registry import Visit, is_a, register
 from parity.capture.walk import Walk
 
-__all__ = ["loop_iterators"]
+__all__ = ["NOT_BEGUN", "loop_iterators"]
 
 
 def _generator(walk: Walk, path: str, value: Any) -> None:
@@ -35,7 +36,10 @@ def _generator(walk: Walk, path: str, value: Any) -> None:
     component = component_from_name(path)
     if not walk.is_new(path, value, component):
         return
-    walk.leaf(f"{path}.at", frame.f_lasti if frame else -1, component, "position")
+    # Python 3.11 does not say it of asynchronous generators
+    begun = frame is None or getattr(value, f"{prefix}_running") or getattr(value, f"{prefix}_suspended", True)
+    place = str(frame.f_lasti if frame else -1) if begun else NOT_BEGUN
+    walk.add(f"{path}.at", Leaf("position", component, "int", place), lambda: place)
     if frame is None or getattr(value, f"{prefix}_running"):
         return
     walk.inside_iterator(path, floats=not is_of_user(frame.f_globals.get("__name__")))
@@ -51,6 +55,10 @@ def _generator(walk: Walk, path: str, value: Any) -> None:
     awaited = getattr(value, f"{prefix}_await", None)
     if awaited is not None:
         _inner(walk, f"{path}.await", awaited)
+
+
+NOT_BEGUN = "before its beginning"
+"""Place of a generator that nobody has asked for anything yet: it skips to where it is to go on by itself."""
 
 
 _PREFIXES = {types.GeneratorType: "gi", types.CoroutineType: "cr", types.AsyncGeneratorType: "ag"}

@@ -59,6 +59,8 @@ def _sequence(walk: Walk, path: str, value: Any) -> None:
     walk.leaf(f"{path}.len", len(items), component, "structure")
     if isinstance(value, collections.deque) and value.maxlen is not None:
         walk.leaf(f"{path}.maxlen", value.maxlen, component, "scalar")
+    if isinstance(value, tuple):
+        walk.snapshot.tuples.add(path)
     fields = getattr(type(value), "_fields", None)
     if fields:
         for name, item in zip(fields, items, strict=False):

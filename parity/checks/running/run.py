@@ -256,7 +256,16 @@ class TraceWriter:
         changed = {p: leaf for p, leaf in mark.snapshot.leaves.items() if self._last.get(p) != leaf}
         gone = [p for p in self._last if p not in mark.snapshot.leaves]
         seen = mark.snapshot
-        rest = (seen.dead, seen.unseen, seen.values, seen.not_finite, seen.losses, seen.probes, seen.samples)
+        rest = (
+            seen.dead,
+            seen.unseen,
+            seen.values,
+            seen.not_finite,
+            seen.losses,
+            seen.probes,
+            seen.tuples,
+            seen.samples,
+        )
         self._send(("mark", mark.step, (mark.saved, mark.gone, mark.read), changed, gone, rest))
         self._last = dict(mark.snapshot.leaves)
 
