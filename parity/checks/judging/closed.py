@@ -58,6 +58,12 @@ _CHANGES = frozenset(
 )  # fmt: skip
 """Methods of containers and arrays that change what is in them."""
 
+_DRAWS = frozenset(
+    ("choice", "choices", "gauss", "integers", "normal", "permutation", "randint", "random", "randrange", "sample",
+     "shuffle", "standard_normal", "uniform")
+)  # fmt: skip
+"""Methods of generators: what they give and what they are afterwards follows from what they are asked for."""
+
 _OF_LOGGING = ("logging.Handler", "logging.Filter", "logging.Formatter")
 _BASES = ("object", "ABC", "abc.ABC", *_OF_LOGGING)
 _ATTRIBUTES_OF_LOGGING = ("level", "filters", "formatter", "lock", "name", "nlen", "datefmt")
@@ -187,10 +193,10 @@ class _Follow:
                 case ast.Call() if is_message(parent, tree):
                     return found
                 case ast.Call(func=func) if func is node:
-                    if not isinstance(func, ast.Attribute) or func.attr not in _READS | _CHANGES:
+                    if not isinstance(func, ast.Attribute) or func.attr not in _READS | _CHANGES | _DRAWS:
                         raise Reaches
                 case ast.Call():
-                    if isinstance(parent.func, ast.Attribute) and parent.func.attr in _CHANGES:
+                    if isinstance(parent.func, ast.Attribute) and parent.func.attr in _CHANGES | _DRAWS:
                         found.add(self.place(parent.func.value))
                     elif not _is_pure(parent):
                         raise Reaches
@@ -250,9 +256,14 @@ class _Follow:
                     pass
                 case _:
                     raise Reaches
-            calls = [one for value in values for one in ast.walk(value) if isinstance(one, ast.Call)]
-            if any(not _is_pure(one) for one in calls):
-                raise Reaches
+            for one in (part for value in values for part in ast.walk(value)):
+                match one:
+                    case ast.NamedExpr(target=target):
+                        found.add(self.place(target))
+                    case ast.Call(func=ast.Attribute(attr=method, value=of)) if method in _DRAWS:
+                        found.add(self.place(of))
+                    case ast.Call() if not _is_pure(one):
+                        raise Reaches
             found |= self.done(inner)
         return found
 

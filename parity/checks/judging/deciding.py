@@ -159,6 +159,16 @@ def _assigned(body: list[ast.stmt]) -> set[str]:
     return {name for target in targets for name in names_in(_container(target))}
 
 
+def _kept_names(target: ast.expr) -> set[str]:
+    """Return the names of what an assignment sets, without those of the objects that these are in."""
+    match _container(target):
+        case ast.Attribute(attr=name) | ast.Name(id=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return {name}
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return set().union(*map(_kept_names, parts))
+    return names_in(target)
+
+
 def _container(target: ast.expr) -> ast.expr:
     """Return what an assignment to an element changes; a key that is written out is a name of its own."""
     while isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
@@ -187,7 +197,8 @@ def _matters(
             return True
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            assigned = {name for target in targets for name in names_in(target)}
+            # `self` in both is no value that both have
+            assigned = {name for target in targets for name in (names_in(target) if moves else _kept_names(target))}
             if assigned & names and not is_written_out(node.value):
                 return True
             if moves and _moves(node):
