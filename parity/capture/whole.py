@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from parity.capture.arrays import LONG, PLAIN, digest_of
 from parity.capture.probes import without_places
 
-__all__ = ["MANY", "Whole", "kind_of_whole", "whole_of"]
+__all__ = ["MANY", "PlainContent", "kind_of_whole", "whole_of"]
 
 MANY = 2000
 """Elements above which a container of plain values is one leaf, those of containers in it counted too."""
@@ -32,7 +32,7 @@ _DIGITS = 6
 """Fewest digits of such a number: 0.5 is in many files."""
 
 
-class Whole(NamedTuple):
+class PlainContent(NamedTuple):
     """What a container of plain values holds."""
 
     elements: int
@@ -47,7 +47,7 @@ class Whole(NamedTuple):
 
 def whole_of(
     value: Any, least: int = 0, hide: Mapping[str, str] | None = None, *, shared: bool = False
-) -> Whole | None:
+) -> PlainContent | None:
     """Return what a container holds if that is nothing but plain values and containers of them; else None.
 
     Args:
@@ -81,7 +81,7 @@ def whole_of(
         return None
     numbers = float in types and types <= _NUMBERS
     text = _hidden("".join(_written(outer, hide or {})), hide or {})
-    return Whole(elements, numbers, text, tuple(_sample(outer)) if numbers else ())
+    return PlainContent(elements, numbers, text, tuple(_sample(outer)) if numbers else ())
 
 
 def kind_of_whole(value: Any, numbers: bool) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from parity.checks.judging.evidence import Evidence
-from parity.results import Suspect
-from parity.results.suspects import clipped
+from parity.results import Suspect, clipped
 from parity.state import measure_arrays
 
 __all__ = ["advise", "each_once", "measured", "suspect"]

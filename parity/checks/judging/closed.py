@@ -22,7 +22,7 @@ from parity.checks.running import called_name
 __all__ = ["is_closed"]
 
 
-class Place(NamedTuple):
+class KeptPlace(NamedTuple):
     """Where a value is kept, or the function that gives it."""
 
     kind: str
@@ -98,7 +98,7 @@ def is_closed(node: ast.AST, file: str, files: tuple[str, ...]) -> bool:
                 waiting = follow.done([node])
             case _:
                 return False
-        known: set[Place] = set()
+        known: set[KeptPlace] = set()
         while waiting:
             place = waiting.pop()
             known.add(place)
@@ -108,7 +108,7 @@ def is_closed(node: ast.AST, file: str, files: tuple[str, ...]) -> bool:
     return True
 
 
-class _Index(NamedTuple):
+class _SourceIndex(NamedTuple):
     """What the files of a trainer hold, by what is asked of it."""
 
     parents: Mapping[int, ast.AST]
@@ -121,7 +121,7 @@ class _Index(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def _index(files: tuple[str, ...]) -> _Index:
+def _index(files: tuple[str, ...]) -> _SourceIndex:
     parents: dict[int, ast.AST] = {}
     trees: dict[int, tuple[str, ast.Module, int]] = {}
     loads: dict[tuple[str, str], list[ast.expr]] = {}
@@ -149,7 +149,7 @@ def _index(files: tuple[str, ...]) -> _Index:
                         foreign |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
                     elif any(ast.unparse(base) in _OF_LOGGING for base in bases):
                         foreign |= {*_ATTRIBUTES_OF_LOGGING}
-    return _Index(parents, trees, loads, frozenset(foreign))
+    return _SourceIndex(parents, trees, loads, frozenset(foreign))
 
 
 class _Follow:
@@ -160,7 +160,7 @@ class _Follow:
         self._whole: set[int] = set()
         """Functions and loops of which it was asked whether all that they do is closed."""
 
-    def loads(self, place: Place) -> list[ast.expr]:
+    def loads(self, place: KeptPlace) -> list[ast.expr]:
         """Return where a value is taken."""
         index = self._index
         if place.kind == "inside":
@@ -181,9 +181,9 @@ class _Follow:
                 found.append(load)
         return found
 
-    def taken(self, load: ast.expr) -> set[Place]:
+    def taken(self, load: ast.expr) -> set[KeptPlace]:
         """Return where a value comes to that is taken somewhere."""
-        index, node, found = self._index, load, set[Place]()
+        index, node, found = self._index, load, set[KeptPlace]()
         _, tree, _ = index.trees[id(load)]
         while True:
             if id(node) in showing_nodes(tree):
@@ -221,9 +221,9 @@ class _Follow:
                         raise Reaches
             node = parent  # type: ignore[assignment]
 
-    def done(self, statements: Iterable[ast.stmt]) -> set[Place]:
+    def done(self, statements: Iterable[ast.stmt]) -> set[KeptPlace]:
         """Return what statements set, if that is all that they do."""
-        found: set[Place] = set()
+        found: set[KeptPlace] = set()
         for statement in statements:
             _, tree, _ = self._index.trees[id(statement)]
             inner: list[ast.stmt] = []
@@ -267,7 +267,7 @@ class _Follow:
             found |= self.done(inner)
         return found
 
-    def _around(self, statement: ast.stmt, kinds: tuple[type[ast.AST], ...]) -> set[Place]:
+    def _around(self, statement: ast.stmt, kinds: tuple[type[ast.AST], ...]) -> set[KeptPlace]:
         """Return what the function or loop sets that a statement leaves early: what is not done then."""
         node: ast.AST = statement
         while not isinstance(node, kinds):
@@ -279,7 +279,7 @@ class _Follow:
         self._whole.add(id(node))
         return self.done(node.body)  # type: ignore[attr-defined]
 
-    def given(self, statement: ast.stmt) -> Place:
+    def given(self, statement: ast.stmt) -> KeptPlace:
         """Return the function that a statement returns from, if all calls of it are known."""
         node: ast.AST = statement
         while not isinstance(node, ast.FunctionDef):
@@ -295,12 +295,12 @@ class _Follow:
         special = node.name.startswith("__") and node.name not in _TEXTS
         if node.decorator_list or special or (unseen and node.name not in _TEXTS):
             raise Reaches
-        return Place("call", node.name)
+        return KeptPlace("call", node.name)
 
-    def targets(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[Place]:
+    def targets(self, statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[KeptPlace]:
         """Return what an assignment sets."""
         waiting = [*statement.targets] if isinstance(statement, ast.Assign) else [statement.target]
-        found: set[Place] = set()
+        found: set[KeptPlace] = set()
         while waiting:
             target = waiting.pop()
             if isinstance(target, ast.Tuple | ast.List):
@@ -311,14 +311,16 @@ class _Follow:
                 found.add(self.place(target.value))  # it may be taken with all its keys
         return found
 
-    def place(self, target: ast.expr) -> Place:
+    def place(self, target: ast.expr) -> KeptPlace:
         """Return where a value is kept that is assigned to something, or put into it."""
         match target:
             case ast.Name(id=name):
                 file, tree, line = self._index.trees[id(target)]
-                return Place("variable", name, (file, line) if name in bound_names(tree).get(line, ()) else ("", 0))
+                return KeptPlace(
+                    "variable", name, (file, line) if name in bound_names(tree).get(line, ()) else ("", 0)
+                )
             case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-                return Place("inside", name)
+                return KeptPlace("inside", name)
             case ast.Subscript(value=base):
                 return self.place(base)
         raise Reaches
