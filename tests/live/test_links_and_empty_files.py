@@ -86,11 +86,11 @@ def told(folder: Path, lost: bool = False, repeats: bool = False) -> Iterator[in
         yield step
         w = 0.9 * w + np.sin(step)
         mean = 0.8 * mean + abs(float(w[0]))
-        word = "high" if mean > 8 else "low"
+        word = "high" if mean > 3.3 else "low"
         step += 1
         with log.open("a") as open_log:
             open_log.write(f"{word}\n")
-        (folder / f"{word}{int(mean) // 3}").mkdir(exist_ok=True)
+        (folder / f"{word}{int(2 * mean)}-{step // 13}").mkdir(exist_ok=True)
         if step % 4 == 0:
             file.write_bytes(pickle.dumps((w, step, mean, 0 if repeats else log.stat().st_size)))
 
