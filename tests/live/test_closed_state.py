@@ -56,6 +56,28 @@ CLOSED = {
             self.rows.append(x)
             print(len(self.rows))
     """,
+    "the best of this process, in two at once": """
+        def add(self, x, n):
+            if x < self.top:
+                self.top, self.trims = x, n
+            print(self.top, self.trims)
+    """,
+    "a reservoir with a generator of its own": """
+        def see(self, n):
+            self.trims += 1
+            if len(self.rows) < 3:
+                self.rows.append(n)
+            elif (k := self.own.randrange(self.trims)) < 3:
+                self.rows[k] = n
+            print(self.rows)
+    """,
+    "the largest gradient and its name": """
+        def see(self, model):
+            for name, p in model.named_parameters():
+                if p.grad.norm().item() > self.top:
+                    self.top, self.best = p.grad.norm().item(), name
+            print(self.best)
+    """,
     "a filter of logging": """
     import logging
     class Filter(logging.Filter):
@@ -99,6 +121,20 @@ REACHING = {
             if self.trims > 5:
                 self.rows = []
             x.step(getattr(self, "rows"))
+    """,
+    "a method that the trainer defines": """
+        def update(self, model):
+            model.step()
+        def add(self, x):
+            if self.trims > 5:
+                self.best.update(x)
+    """,
+    "a draw from a generator that trains": """
+        def add(self, x):
+            if self.trims > 5:
+                self.rows[0] = self.rng.random()
+        def batch(self, data):
+            return data[self.rng.randint(0, 5)]
     """,
     "a property": """
         @property

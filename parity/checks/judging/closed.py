@@ -46,11 +46,12 @@ _LIBRARIES = ("math", "np", "numpy", "statistics", "time", "datetime")
 """Modules, as they are mostly called, whose functions give values."""
 
 _READS = frozenset(
-    ("copy", "count", "endswith", "format", "get", "index", "items", "join", "keys", "ljust", "lower", "max", "mean",
-     "min", "most_common", "rjust", "split", "startswith", "std", "strftime", "strip", "sum", "tolist", "item",
-     "upper", "values", "getMessage")
+    ("abs", "argmax", "argmin", "clone", "copy", "count", "cpu", "detach", "endswith", "float", "format", "get",
+     "getMessage", "index", "item", "items", "join", "keys", "ljust", "lower", "max", "mean", "median", "min",
+     "most_common", "norm", "numel", "numpy", "rjust", "split", "sqrt", "square", "startswith", "std", "strftime",
+     "strip", "sum", "tolist", "upper", "values", "var")
 )  # fmt: skip
-"""Methods of containers, texts and arrays that change nothing."""
+"""Methods of containers, texts and arrays that change nothing; one that the trainer defines may be any code."""
 
 _CHANGES = frozenset(
     ("add", "append", "appendleft", "clear", "discard", "extend", "fill", "insert", "pop", "popleft", "remove",
@@ -116,6 +117,8 @@ class _SourceIndex(NamedTuple):
     """Identity of a node to its file, the tree, and the first line of its function."""
     loads: Mapping[tuple[str, str], Sequence[ast.expr]]
     """Kind and name to where it is taken."""
+    defined: frozenset[str]
+    """Functions and methods of the trainer."""
     foreign: frozenset[str]
     """Attributes of classes whose bases are in no file: code that is not seen may take them."""
 
@@ -149,7 +152,8 @@ def _index(files: tuple[str, ...]) -> _SourceIndex:
                         foreign |= {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
                     elif any(ast.unparse(base) in _OF_LOGGING for base in bases):
                         foreign |= {*_ATTRIBUTES_OF_LOGGING}
-    return _SourceIndex(parents, trees, loads, frozenset(foreign))
+    defined = {one.name for file in files for one in ast.walk(source_tree(file)) if isinstance(one, ast.FunctionDef)}
+    return _SourceIndex(parents, trees, loads, frozenset(defined), frozenset(foreign))
 
 
 class _Follow:
@@ -193,12 +197,12 @@ class _Follow:
                 case ast.Call() if is_message(parent, tree):
                     return found
                 case ast.Call(func=func) if func is node:
-                    if not isinstance(func, ast.Attribute) or func.attr not in _READS | _CHANGES | _DRAWS:
+                    if not isinstance(func, ast.Attribute) or not self._is_known(func, _READS | _CHANGES | _DRAWS):
                         raise Reaches
                 case ast.Call():
-                    if isinstance(parent.func, ast.Attribute) and parent.func.attr in _CHANGES | _DRAWS:
+                    if isinstance(parent.func, ast.Attribute) and self._is_known(parent.func, _CHANGES | _DRAWS):
                         found.add(self.place(parent.func.value))
-                    elif not _is_pure(parent):
+                    elif not self._is_pure(parent):
                         raise Reaches
                 case ast.Subscript(ctx=ast.Load()):
                     pass
@@ -234,7 +238,7 @@ class _Follow:
                     values = [statement.value] if statement.value is not None else []
                 case ast.Expr(value=ast.Call(func=func, args=args, keywords=keywords) as call):
                     if not is_message(call, tree):
-                        if not isinstance(func, ast.Attribute) or func.attr not in _CHANGES:
+                        if not isinstance(func, ast.Attribute) or not self._is_known(func, _CHANGES):
                             raise Reaches
                         found.add(self.place(func.value))
                         values = [*args, *(one.value for one in keywords)]
@@ -260,9 +264,9 @@ class _Follow:
                 match one:
                     case ast.NamedExpr(target=target):
                         found.add(self.place(target))
-                    case ast.Call(func=ast.Attribute(attr=method, value=of)) if method in _DRAWS:
+                    case ast.Call(func=ast.Attribute(value=of) as method) if self._is_known(method, _DRAWS):
                         found.add(self.place(of))
-                    case ast.Call() if not _is_pure(one):
+                    case ast.Call() if not self._is_pure(one):
                         raise Reaches
             found |= self.done(inner)
         return found
@@ -325,14 +329,17 @@ class _Follow:
                 return self.place(base)
         raise Reaches
 
+    def _is_known(self, method: ast.Attribute, names: frozenset[str]) -> bool:
+        """Return whether a method is one of some of Python's own and of arrays: none that the trainer defines."""
+        return method.attr in names and method.attr not in self._index.defined
 
-def _is_pure(call: ast.Call) -> bool:
-    """Return whether a call gives a value of its arguments and does nothing else, by what is called."""
-    match call.func:
-        case ast.Name(id=name):
-            return name in _PURE
-        case ast.Attribute(value=ast.Name(id=module)) if module in _LIBRARIES:
-            return True
-        case ast.Attribute(attr=method):
-            return method in _READS
-    return False
+    def _is_pure(self, call: ast.Call) -> bool:
+        """Return whether a call gives a value of its arguments and does nothing else, by what is called."""
+        match call.func:
+            case ast.Name(id=name):
+                return name in _PURE and name not in self._index.defined
+            case ast.Attribute(value=ast.Name(id=module)) if module in _LIBRARIES:
+                return True
+            case ast.Attribute() as method:
+                return self._is_known(method, _READS)
+        return False
