@@ -62,6 +62,12 @@ class Adapters(Protocol):
     readers: Sequence[Callable[[Path], object]]
     """Each returns what a checkpoint file or directory of the framework holds, None if it is of another kind."""
 
+    unwritten: Sequence[tuple[object, str]]
+    """Module or class and name of each function of the framework that gives memory as it is."""
+
+    def clear(self, value: Any) -> None:
+        """Set what one of these functions gave to zeros."""
+
     def install(self) -> None:
         """Register the kinds of live state of the framework."""
 

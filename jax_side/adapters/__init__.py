@@ -5,10 +5,13 @@ Only JAX itself is imported: what belongs to Flax, Optax, Grain and Orbax is kno
 
 from jax_side.adapters.files import read_msgpack, read_orbax
 from jax_side.adapters.kinds import install
-from jax_side.adapters.process import fresh_process, set_aside, write
+from jax_side.adapters.process import clear, fresh_process, set_aside, write
 from jax_side.compiled import share_programs
 
-__all__ = ["fresh_process", "install", "readers", "set_aside", "share_programs", "write"]
+__all__ = ["clear", "fresh_process", "install", "readers", "set_aside", "share_programs", "unwritten", "write"]
+
+unwritten = ()
+"""Functions that give memory as it is: none, `jax.numpy.empty` gives zeros."""
 
 readers = (read_msgpack, read_orbax)
 """What reads checkpoint files, in order."""

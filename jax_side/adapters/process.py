@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from jax_side.adapters.arrays import raw_value
 from parity.capture import Walk
 
-__all__ = ["SETTINGS", "fresh_process", "set_aside", "show_settings", "write"]
+__all__ = ["SETTINGS", "clear", "fresh_process", "set_aside", "show_settings", "write"]
 
 SETTINGS = (
     "jax_enable_x64",
@@ -37,6 +37,10 @@ def show_settings(walk: Walk) -> None:
             value = getattr(jax.config, name)
             shown = value if isinstance(value, bool | int | float | str | None) else str(value)
             walk.leaf(f"jax.config.{name}", shown, "settings", "flag")
+
+
+def clear(value: object) -> None:
+    """Do nothing: JAX gives no memory as it is."""
 
 
 def set_aside() -> Callable[[], None]:

@@ -7,17 +7,20 @@ from parity.capture import code as _code  # noqa: F401 - registers its kinds
 from parity.capture.arrays import array_leaf, digest_of, role_of_array
 from parity.capture.attributes import attributes_of
 from parity.capture.frames import Scope, ambient, capture, frames_of, outer_scopes, scopes_of
+from parity.capture.iterators import NOT_BEGUN
 from parity.capture.kinds import TRAINED
 from parity.capture.leaf import HARD, Extent, Leaf, PathLeaves, Role, StateSnapshot, differing, root_of
 from parity.capture.liveness import live_names
 from parity.capture.marks import Region, activate, evaluation, mark, saving
 from parity.capture.modules import is_library_file, is_of_user
 from parity.capture.names import component_from_name, slot_component
+from parity.capture.probes import without_places
 from parity.capture.registry import Visit, kind_of, register
 from parity.capture.walk import Walk
 
 __all__ = [
     "HARD",
+    "NOT_BEGUN",
     "TRAINED",
     "Extent",
     "Leaf",
@@ -50,4 +53,5 @@ __all__ = [
     "saving",
     "scopes_of",
     "slot_component",
+    "without_places",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
+import collections
 import gc
 import itertools
 import operator
+import struct
 import types
 from contextlib import suppress
 from typing import Any
@@ -12,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from parity.capture.arrays import PLAIN
+from parity.capture.leaf import Leaf
 from parity.capture.liveness import live_names
 from parity.capture.modules import is_of_user
 from parity.capture.names import component_from_name
-from parity.capture.registry import is_a, register
+from parity.capture.registry import Visit, is_a, register
 from parity.capture.walk import Walk
 
-__all__ = ["loop_iterators"]
+__all__ = ["NOT_BEGUN", "loop_iterators"]
 
 
 def _generator(walk: Walk, path: str, value: Any) -> None:
@@ -32,7 +36,10 @@ def _generator(walk: Walk, path: str, value: Any) -> None:
     component = component_from_name(path)
     if not walk.is_new(path, value, component):
         return
-    walk.leaf(f"{path}.at", frame.f_lasti if frame else -1, component, "position")
+    # Python 3.11 does not say it of asynchronous generators
+    begun = frame is None or getattr(value, f"{prefix}_running") or getattr(value, f"{prefix}_suspended", True)
+    place = str(frame.f_lasti if frame else -1) if begun else NOT_BEGUN
+    walk.add(f"{path}.at", Leaf("position", component, "int", place), lambda: place)
     if frame is None or getattr(value, f"{prefix}_running"):
         return
     walk.inside_iterator(path, floats=not is_of_user(frame.f_globals.get("__name__")))
@@ -48,6 +55,10 @@ def _generator(walk: Walk, path: str, value: Any) -> None:
     awaited = getattr(value, f"{prefix}_await", None)
     if awaited is not None:
         _inner(walk, f"{path}.await", awaited)
+
+
+NOT_BEGUN = "before its beginning"
+"""Place of a generator that nobody has asked for anything yet: it skips to where it is to go on by itself."""
 
 
 _PREFIXES = {types.GeneratorType: "gi", types.CoroutineType: "cr", types.AsyncGeneratorType: "ag"}
@@ -97,13 +108,36 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
         parts = value.__reduce__()
     except TypeError:
         parts = None
-    if isinstance(parts, tuple) and len(parts) > 2:
+    if isinstance(parts, tuple) and len(parts) > 2 and not isinstance(value, itertools.zip_longest):
         _inner(walk, f"{path}.state", parts[2])
     if isinstance(value, enumerate) and isinstance(parts, tuple):
         walk.leaf(f"{path}.count", parts[1][1], "data.position", "position")
-    for at, part in enumerate(gc.get_referents(value)):
-        if not is_a(part, type, types.ModuleType):
+    inside = gc.get_referents(value)
+    if (
+        isinstance(value, itertools.cycle)
+        and isinstance(parts, tuple)
+        and not any(parts[1][0] is one for one in inside)
+    ):
+        # behind its first pass it goes through what it has saved, by a number that only an iterator of that tells
+        walk.leaf(f"{path}.left", operator.length_hint(parts[1][0]), "data.position", "position")
+    if isinstance(value, itertools.zip_longest):  # its own tuple has holes where an input has run out
+        inside = list(parts[1]) if isinstance(parts, tuple) else []
+    for at, part in enumerate(inside):
+        if not is_a(part, type, types.ModuleType, types.BuiltinFunctionType):
             _inner(walk, f"{path}.of[{at}]" if at else f"{path}.of", part)
+
+
+def _telling(name: str) -> Visit:
+    """Return what shows an iterator of C by the number that it tells, and what it goes through."""
+
+    def visit(walk: Walk, path: str, value: Any) -> None:
+        if walk.is_new(path, value, "data.position"):
+            walk.leaf(f"{path}.{name}", getattr(value, name), "data.position", "position")
+            for at, part in enumerate(gc.get_referents(value)):
+                if not is_a(part, type, types.ModuleType):
+                    _inner(walk, f"{path}.of[{at}]" if at else f"{path}.of", part)
+
+    return visit
 
 
 _RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
@@ -122,6 +156,8 @@ _ITERATORS: tuple[Any, ...] = (
     itertools.cycle, itertools.chain, itertools.islice, itertools.zip_longest, itertools.repeat, itertools.product,
     itertools.permutations, itertools.combinations, itertools.combinations_with_replacement, itertools.starmap,
     itertools.accumulate, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.compress,
+    type(iter(collections.OrderedDict())), type(iter(collections.deque())), type(reversed(collections.deque())),
+    type(iter(array.array("b"))), type(struct.iter_unpack("b", b"")),
     itertools.pairwise, itertools.groupby, type(itertools.tee(())[0]),
     *(getattr(itertools, name) for name in ("_tee_dataobject", "_grouper")), *_RANGES,
 )  # fmt: skip
@@ -131,6 +167,9 @@ def _register() -> None:
     for kind in _ITERATORS:
         register(kind, _iterator)
     register(itertools.count, _counter)
+    register("_csv.reader", _telling("line_num"))
+    register(np.nditer, _telling("iterindex"))
+    register(np.flatiter, _telling("index"))
     for kind in _PREFIXES:
         register(kind, _generator)
 

@@ -59,15 +59,23 @@ def _sequence(walk: Walk, path: str, value: Any) -> None:
     walk.leaf(f"{path}.len", len(items), component, "structure")
     if isinstance(value, collections.deque) and value.maxlen is not None:
         walk.leaf(f"{path}.maxlen", value.maxlen, component, "scalar")
+    if isinstance(value, tuple):
+        walk.snapshot.tuples.add(path)
     fields = getattr(type(value), "_fields", None)
     if fields:
         for name, item in zip(fields, items, strict=False):
             walk.visit(f"{path}.{name}", item)
-    elif len(items) > LONG and all(_plain(item) for item in items):
-        walk.data(path, repr(items).encode(), f"{type(value).__name__}[{len(items)}]", component, "scalar")
-    else:
+    elif not _is_whole(walk, path, value, items, component):
         for at, item in enumerate(items):
             walk.visit(f"{path}[{at}]", item)
+
+
+def _is_whole(walk: Walk, path: str, value: Any, items: list[Any], component: str) -> bool:
+    """Show a long sequence of plain values as one leaf, or what lies too deep to be shown; return whether it is."""
+    flat = len(items) > LONG and all(_plain(item) for item in items)
+    if flat or len(items) > LONG or walk.is_deep:
+        return walk.whole(path, value, items, component, least=0 if flat else LONG if walk.is_deep else walk.many)
+    return False
 
 
 def _items(value: Any) -> list[Any]:
@@ -88,7 +96,10 @@ def _set(walk: Walk, path: str, value: Any) -> None:
     component = component_from_name(path)
     if not walk.is_new(path, value, component):
         return
-    said = sorted(map(_said, set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)))
+    items = list(set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value))
+    if len(items) > LONG and walk.whole(path, value, set(items), component):
+        return
+    said = sorted(map(_said, items))
     walk.data(path, repr(said).encode(), type(value).__name__, component, "scalar")
     for item in value:
         if not _is_name(item) and said.count(_said(item)) == 1:  # several that print alike have no order
@@ -102,7 +113,11 @@ def _mapping(walk: Walk, path: str, value: Any) -> None:
     if isinstance(value, collections.UserDict):
         walk.is_new(path, value.data, component)
         value = value.data
-    _pairs(walk, path, list(dict.items(value) if isinstance(value, dict) else value.items()))
+    pairs = list(dict.items(value) if isinstance(value, dict) else value.items())
+    if len(pairs) > LONG and walk.whole(path, value, dict(pairs), component, least=walk.many):
+        walk.leaf(f"{path}.len", len(pairs), component, "structure")
+    else:
+        _pairs(walk, path, pairs)
     factory = getattr(value, "default_factory", None) if isinstance(value, collections.defaultdict) else None
     if factory is not None:
         walk.visit(f"{path}.default_factory", factory)

@@ -81,6 +81,10 @@ class StateSnapshot:
     probes: dict[str, str] = field(default_factory=dict)
     """Path in `unseen` to a digest of what the object shows of itself: it changed if two marks differ in it. A path
     without one could not even be probed."""
+    tuples: set[str] = field(default_factory=set)
+    """Paths of tuples: a list of the same elements has the same leaves, and is not equal to one."""
+    samples: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Path of a container that is one leaf to some of the floating numbers in it, as Python writes them."""
 
     def is_dead(self, path: str) -> bool:
         """Return whether a path begins with a variable that is written before it is read."""

@@ -40,6 +40,8 @@ def _memory(walk: Walk, path: str, value: Any) -> None:
     component = component_from_name(path)
     if not walk.is_new(path, value, component):
         return
+    if isinstance(value, mmap.mmap):
+        walk.leaf(f"{path}.tell()", mmap.mmap.tell(value), "data.position", "position")
     with memoryview(value) as view:
         if view.readonly and isinstance(value, mmap.mmap):  # nobody can change it through this
             walk.leaf(f"{path}.len", view.nbytes, component, "structure")
@@ -91,6 +93,7 @@ def _string_io(walk: Walk, path: str, value: io.StringIO) -> None:
     if walk.is_new(path, value, component) and not value.closed:
         text = io.StringIO.getvalue(value)
         walk.data(path, text.encode("utf-8", "surrogatepass"), f"StringIO[{len(text)}]", component, "scalar")
+        walk.leaf(f"{path}.tell()", io.StringIO.tell(value), "data.position", "position")
 
 
 def _file(walk: Walk, path: str, value: Any) -> None:

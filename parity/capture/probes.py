@@ -8,7 +8,7 @@ from typing import Any
 
 from parity.capture.arrays import digest_of
 
-__all__ = ["probe", "without_addresses"]
+__all__ = ["probe", "without_addresses", "without_places"]
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 MOST = 1 << 24
@@ -19,6 +19,21 @@ _heavy: set[type] = set()
 def without_addresses(text: str) -> str:
     """Return a printed form without addresses, which differ from process to process."""
     return _ADDRESS.sub("0x", text)
+
+
+_PLACE = re.compile(r" at 0x[0-9a-fA-F]+>")
+
+
+def without_places(text: str) -> str:
+    """Return a text without the addresses of objects and functions that say nothing else of themselves.
+
+    Two runs in one process may have one at the same address by chance.
+
+    Example:
+        >>> without_places("<Net object at 0x7f184b5c8b10>, flags 0x1f")
+        '<Net object at 0x>, flags 0x1f'
+    """
+    return _PLACE.sub(" at 0x>", text)
 
 
 def probe(value: Any) -> str:

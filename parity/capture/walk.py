@@ -8,6 +8,7 @@ or does not answer, is listed as not seen, with a probe that tells whether it ch
 
 from __future__ import annotations
 
+import copy
 import gc
 import heapq
 import itertools
@@ -24,7 +25,7 @@ from parity.capture.arrays import array_leaf, digest_of, show_elements
 from parity.capture.attributes import attributes_of, hides_memory
 from parity.capture.leaf import Extent, Leaf, Role, StateSnapshot
 from parity.capture.names import component_from_name
-from parity.capture.probes import probe
+from parity.capture.probes import probe, without_places
 from parity.capture.registry import (
     CONTAINERS,
     DEAD,
@@ -35,6 +36,7 @@ from parity.capture.registry import (
     kind_of,
     root_package,
 )
+from parity.capture.whole import MANY, kind_of_whole, whole_of
 
 __all__ = ["Walk"]
 
@@ -57,11 +59,13 @@ class Walk:
         hide: Texts that differ between two equal runs, such as the folder, to what stands for them.
         keep: Paths whose values are wanted, as copies.
         finite: Whether floating arrays are searched for NaN and infinity, one copy at a time.
+        many: Elements above which a container of plain values is one leaf, if it is not one of a long list.
     """
 
     def __init__(
-        self, hide: Mapping[str, str] | None = None, keep: Iterable[str] = (), *, finite: bool = False
-    ) -> None:
+        self, hide: Mapping[str, str] | None = None, keep: Iterable[str] = (), *, finite: bool = False,
+        many: int = MANY,
+    ) -> None:  # fmt: skip
         self.snapshot = StateSnapshot()
         self.names: dict[int, str] = {}
         """Object id to the name that its module gives it: the parameters, for optimizers."""
@@ -70,6 +74,7 @@ class Walk:
         self._hide = dict(hide or {})
         self._keep = frozenset(keep)
         self._finite = finite
+        self.many = many
         self._seen: dict[Any, tuple[str, str]] = {}
         self._paths: dict[int, str] = {}
         self._held: list[Any] = []
@@ -131,6 +136,7 @@ class Walk:
         if isinstance(value, str):
             for hidden, shown in self._hide.items():
                 text = text.replace(hidden, shown)
+            text = without_places(text)
         if isinstance(value, np.generic):
             kind, text = f"numpy.{value.dtype.name}", repr(value.item())
         if len(text) > 120:
@@ -155,6 +161,30 @@ class Walk:
             role: As of `Leaf`.
         """
         self.add(path, Leaf(role, component, kind, digest_of(data)), lambda: bytes(data))
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether what is walked lies so deep in containers that it is asked for plain values, at every so many."""
+        return self._depth > MOST_DEPTH and self._depth % MOST_DEPTH == 1
+
+    def whole(self, path: str, value: Any, held: Any, component: str, *, least: int = 0) -> bool:
+        """Add a container of nothing but plain values as one leaf; return whether it is such a one.
+
+        Args:
+            path: As of `leaf`.
+            value: The container.
+            held: What is in it, as a list, a set or a dict.
+            component: As of `leaf`.
+            least: Elements that it has to have more of; where it is none, containers in it may be there twice.
+        """
+        found = whole_of(held, least, self._hide, shared=not least)
+        if found is None:
+            return False
+        leaf = Leaf("scalar", component, kind_of_whole(value, found.numbers), digest_of(found.text))
+        self.add(path, leaf, lambda: copy.deepcopy(held))
+        if found.sample:
+            self.snapshot.samples[path] = found.sample
+        return True
 
     def add(self, path: str, leaf: Leaf, value: Callable[[], Any]) -> None:
         """Add a leaf; `value` copies what it stands for and is called if the path is wanted."""

@@ -34,7 +34,7 @@ from parity.results.record import (
 )
 from parity.results.resumption import Resumption
 from parity.results.run_compare import RunComparison
-from parity.results.suspects import Suspect
+from parity.results.suspects import Suspect, clipped
 
 __all__ = [
     "EXIT_CODES",
@@ -66,6 +66,7 @@ __all__ = [
     "VerdictChange",
     "benchmark_document",
     "benchmark_entry",
+    "clipped",
     "compare_benchmarks",
     "compare_records",
     "compare_verdicts",

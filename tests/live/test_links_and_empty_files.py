@@ -5,10 +5,12 @@ import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import parity
 from tests.live.small_loops import check, first
 
 
@@ -68,3 +70,39 @@ def test_a_link_to_the_folder_of_a_process_is_its_own() -> None:
 
     found = check(train)
     assert found.verdict == "holds", found
+
+
+def told(folder: Path, lost: bool = False, repeats: bool = False) -> Iterator[int]:
+    """Log one of few words in each step, without its number, and make a directory of it; all by a running mean."""
+    w, step, mean, size, file = np.zeros(2), 0, 0.0, 0, folder / "state.pkl"
+    log = folder / "told.txt"
+    if file.exists():
+        w, step, kept, size = pickle.loads(file.read_bytes())
+        mean = 0.0 if lost else kept
+        if not repeats:
+            with log.open("r+b") as open_log:
+                open_log.truncate(size)
+    while step < 24:
+        yield step
+        w = 0.9 * w + np.sin(step)
+        mean = 0.8 * mean + abs(float(w[0]))
+        word = "high" if mean > 3.3 else "low"
+        step += 1
+        with log.open("a") as open_log:
+            open_log.write(f"{word}\n")
+        (folder / f"{word}{int(2 * mean)}-{step // 13}").mkdir(exist_ok=True)
+        if step % 4 == 0:
+            file.write_bytes(pickle.dumps((w, step, mean, 0 if repeats else log.stat().st_size)))
+
+
+def test_the_order_of_the_lines_of_a_log_and_empty_directories_are_compared() -> None:
+    def judged(**options: Any) -> Any:
+        return parity.resumes(told, steps=24, stop_at=15, mode="inline", scenarios="kill", options=options)
+
+    assert judged().verdict == "holds"
+    assert judged(repeats=True).verdict == "holds"  # lines that were made again stand there twice
+    found = judged(lost=True)
+    assert (found.verdict, found.suspects[0].path) == ("broken", "mean")
+    paths = {one.path for one in found.suspects}
+    assert "told.txt: all lines in order" in paths
+    assert any(path.startswith(("high", "low")) for path in paths)

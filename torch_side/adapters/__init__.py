@@ -2,9 +2,12 @@
 
 from torch_side.adapters.files import read_saved
 from torch_side.adapters.kinds import install
-from torch_side.adapters.process import fresh_process, set_aside, share_programs, write
+from torch_side.adapters.process import UNWRITTEN, clear, fresh_process, set_aside, share_programs, write
 
-__all__ = ["fresh_process", "install", "readers", "set_aside", "share_programs", "write"]
+__all__ = ["clear", "fresh_process", "install", "readers", "set_aside", "share_programs", "unwritten", "write"]
 
 readers = (read_saved,)
 """What reads checkpoint files, in order."""
+
+unwritten = UNWRITTEN
+"""Functions and methods that give memory as it is."""

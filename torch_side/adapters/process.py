@@ -10,10 +10,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["fresh_process", "set_aside", "share_programs", "write"]
+__all__ = ["UNWRITTEN", "clear", "fresh_process", "set_aside", "share_programs", "write"]
 
 DEFAULT_SEED = 67280421310721
 """Seed of the default generator in a new process (`c10::detail::default_rng_seed_val`)."""
+
+
+UNWRITTEN: tuple[tuple[object, str], ...] = (
+    *((torch, name) for name in ("empty", "empty_like", "empty_strided", "empty_permuted")),
+    *((torch.Tensor, name) for name in ("new_empty", "new_empty_strided")),
+)
+"""Functions and methods that give memory as it is."""
+
+
+@torch.no_grad()
+def clear(tensor: torch.Tensor) -> None:
+    """Set a tensor to zeros.
+
+    `torch.utils.deterministic.fill_uninitialized_memory` fills such memory only where deterministic algorithms are
+    asked for, which are other algorithms.
+    """
+    tensor.zero_()
 
 
 def set_aside() -> Callable[[], None]:

@@ -44,6 +44,7 @@ from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
+from parity.checks.judging.unwritten import UNWRITTEN, may_be_unwritten
 from parity.checks.judging.usage import Use
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "NONE",
     "OUTER",
     "RUNS",
+    "UNWRITTEN",
     "Asked",
     "EqualRunsEnvelope",
     "Evidence",
@@ -88,6 +90,7 @@ __all__ = [
     "judge_resumed",
     "judge_returned",
     "judge_same",
+    "may_be_unwritten",
     "measured",
     "moved_by_rounding",
     "named",

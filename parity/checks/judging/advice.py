@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from parity.checks.judging.evidence import Evidence
-from parity.results import Suspect
+from parity.results import Suspect, clipped
 from parity.state import measure_arrays
 
 __all__ = ["advise", "each_once", "measured", "suspect"]
@@ -122,8 +122,35 @@ def each_once(found: Iterable[Suspect]) -> list[Suspect]:
 
 
 def _amount(expected: Any, got: Any) -> dict[str, Any]:
-    """Return by how much two arrays differ, as fields of a suspect."""
+    """Return by how much two arrays or long containers differ, as fields of a suspect."""
+    if isinstance(expected, list | dict | set) and type(expected) is type(got):
+        return _elements(expected, got)
     if not isinstance(expected, np.ndarray) or not isinstance(got, np.ndarray):
         return {}
     same = expected.shape == got.shape and expected.dtype == got.dtype and expected.dtype.kind in "fiub"
     return measure_arrays(expected, got)._asdict() if same else {}
+
+
+def _elements(expected: Any, got: Any) -> dict[str, Any]:
+    """Return how many elements of two containers differ, and the first of them on both sides."""
+    left, right = map(_by_key, (expected, got))
+    apart = [key for key in {**left, **right} if key not in left or key not in right or _apart(left[key], right[key])]
+    if not apart:
+        return {}
+    first = apart[0]
+    said = ("absent" if first not in one else "there" if isinstance(expected, set) else repr(one[first])
+            for one in (left, right))  # fmt: skip
+    texts = (clipped(f"[{first!r}]: {text}") for text in said)
+    return dict(zip(("expected", "got"), texts, strict=True)) | {"elements": len(left), "differing": len(apart)}
+
+
+def _by_key(held: Any) -> dict[Any, Any]:
+    """Return what a container holds by its keys, its places, or the elements themselves."""
+    if isinstance(held, set):
+        return dict.fromkeys(sorted(held, key=repr))
+    return dict(enumerate(held)) if isinstance(held, list) else held
+
+
+def _apart(one: Any, other: Any) -> bool:
+    """Return whether two plain values differ in type, or in the text that Python writes them as."""
+    return type(one) is not type(other) or repr(one) != repr(other)

@@ -165,7 +165,12 @@ def _is_to_come(path: str, both: TwoStates, uninterrupted: Uninterrupted, *, las
 
 
 def is_setting(
-    path: str, states: Sequence[TwoStates], found: Sequence[Sequence[str]], uninterrupted: Uninterrupted
+    path: str,
+    states: Sequence[TwoStates],
+    found: Sequence[Sequence[str]],
+    uninterrupted: Uninterrupted,
+    *,
+    begun: bool = False,
 ) -> bool:
     """Return whether a path is a constant of training that a resume changed: a number, another one from then on.
 
@@ -176,12 +181,15 @@ def is_setting(
         states: What the uninterrupted run and the resumed one hold, from the resume on.
         found: Paths that differ in each.
         uninterrupted: What equal runs say.
+        begun: Whether one that is off by the steps done is asked for instead.
     """
     a, b = states[0].left.leaves.get(path), states[0].right.leaves.get(path)
     if a is None or b is None or a.role != "scalar" or path in uninterrupted.changing or path in uninterrupted.noise:
         return False
+    if _CONTAINER.fullmatch(a.kind) and _CONTAINER.fullmatch(b.kind):  # a vocabulary, which is one leaf
+        return not begun and all(path in differ for differ in found[:-1] or found)
     if _is_number(a) and b.kind.endswith("[]"):  # promotion to the type of an array is another than that of a number
-        return states[-1].right.leaves.get(path, a).same(b)
+        return not begun and states[-1].right.leaves.get(path, a).same(b)
     if not (_is_number(a) and _is_number(b)) or a.component.startswith(_PLACES):
         return False
     expected, got = float(a.digest), float(b.digest)
@@ -197,7 +205,10 @@ def is_setting(
         path in differ and both.left.leaves.get(path, a).same(a) and both.right.leaves.get(path, b).same(b)
         for both, differ in zip(states[:-1] or states, found[:-1] or found, strict=True)
     )
-    return lasts and not begins
+    return lasts and (begins and expected != 0 if begun else not begins)
+
+
+_CONTAINER = re.compile(r"\w+\[\d+\]( of numbers)?")
 
 
 def _is_of_a_moving_list(path: str, uninterrupted: Uninterrupted) -> bool:

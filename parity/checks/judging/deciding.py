@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from parity.checks.judging.for_people import is_only_shown
-from parity.checks.judging.guards import guarded
+from parity.checks.judging.guards import guarded, is_plain_statement
 from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
 from parity.checks.judging.tables import is_table
@@ -42,7 +42,9 @@ def decided_by(
         anew = taken_for(node.test, sizes=True, presence=not there)
         if anew and _assigned(body) <= anew and not _acts(body, writes if there else frozenset()):
             names -= anew
-        return names if any(_matters(child, names, writes, tree) for child in body) else set()
+        # what it would do beyond the run where it moves plain values alone is measured (`choices`)
+        turned = isinstance(node, ast.If) and all(is_plain_statement(one, tree) for one in body)
+        return names if any(_matters(child, names, writes, tree, moves=not turned) for child in body) else set()
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.BoolOp):  # c > N and f()
         *tests, last = node.value.values
         names = {name for test in tests for name in names_in(test)}
@@ -157,6 +159,16 @@ def _assigned(body: list[ast.stmt]) -> set[str]:
     return {name for target in targets for name in names_in(_container(target))}
 
 
+def _kept_names(target: ast.expr) -> set[str]:
+    """Return the names of what an assignment sets, without those of the objects that these are in."""
+    match _container(target):
+        case ast.Attribute(attr=name) | ast.Name(id=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return {name}
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return set().union(*map(_kept_names, parts))
+    return names_in(target)
+
+
 def _container(target: ast.expr) -> ast.expr:
     """Return what an assignment to an element changes; a key that is written out is a name of its own."""
     while isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
@@ -172,7 +184,9 @@ def _acts(body: list[ast.stmt], writes: frozenset[int]) -> bool:
     return any(isinstance(one, leaving) for statement in body for one in ast.walk(statement))
 
 
-def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int], tree: ast.Module) -> bool:
+def _matters(
+    statement: ast.stmt, names: set[str], writes: frozenset[int], tree: ast.Module, *, moves: bool = True
+) -> bool:
     """Return whether a statement under a condition does more than show or reset something."""
     if any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for line in writes):
         return True
@@ -183,10 +197,11 @@ def _matters(statement: ast.stmt, names: set[str], writes: frozenset[int], tree:
             return True
         if isinstance(node, ast.Assign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            assigned = {name for target in targets for name in names_in(target)}
+            # `self` in both is no value that both have
+            assigned = {name for target in targets for name in (names_in(target) if moves else _kept_names(target))}
             if assigned & names and not is_written_out(node.value):
                 return True
-            if _moves(node):
+            if moves and _moves(node):
                 return True
     return False
 

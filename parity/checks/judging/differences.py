@@ -210,7 +210,10 @@ class Differences:
         """Return the constants of training that the resumed run has others of."""
         paths = [p for p in self.found[0] if is_setting(p, self.states, self.found, self.uninterrupted)]
         found = self._evidence(0, paths, RANK)
-        return [e._replace(component="settings") if e.component == e.path else e for e in found]
+        # numbers alone are settings by what they are; a vocabulary or a list of files has to be taken by a step
+        held = [e for e in found if self.states[0].leaf(e.path).kind.partition("[")[2].rstrip("]")]
+        found = [e for e in found if e not in held or is_taken(e, self.uninterrupted)]
+        return [e._replace(component="settings") if e.component == e.path and e not in held else e for e in found]
 
     def _same_batch(self) -> bool:
         """Return whether batches were seen at the first mark that shows something, and are equal."""

@@ -161,7 +161,9 @@ def uninterrupted_of(
     return Uninterrupted(
         noise=frozenset(parted_paths(marks, again)),
         changing=changing,
-        histories=tuple(p for p in grow if _all_scalar(p, marks) and not _changes_inside(p, changing)),
+        histories=tuple(
+            p for p in grow if _all_scalar(p, marks) and not _changes_inside(p, changing) and not _is_table(p, marks)
+        ),
         use=use,
         made_by_steps=frozenset({root_of(p) for mark in marks for p in mark.snapshot.leaves})
         - frozenset({root_of(p) for p in marks[0].snapshot.leaves}),
@@ -212,6 +214,15 @@ def _ended(marks: Sequence[Mark], changing: frozenset[str]) -> dict[str, int]:
 def _all_scalar(prefix: str, marks: Sequence[Mark]) -> bool:
     inside = [leaf for path, leaf in marks[-1].snapshot.leaves.items() if path.startswith(f"{prefix}[")]
     return all(leaf.role in ("scalar", "structure", "alias") or leaf.kind.endswith("[]") for leaf in inside)
+
+
+def _is_table(path: str, marks: Sequence[Mark]) -> bool:
+    """Return whether a growing container is a mapping of so many values that it is one leaf: which change is unknown.
+
+    Counts of words grow too.
+    """
+    leaf = marks[-1].snapshot.leaves.get(path)
+    return leaf is not None and leaf.kind.startswith(("dict[", "Counter[", "OrderedDict[", "defaultdict["))
 
 
 def _changes_inside(prefix: str, changing: Collection[str]) -> bool:

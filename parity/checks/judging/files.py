@@ -11,11 +11,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from parity.capture import Leaf, PathLeaves, component_from_name, differing
-from parity.checks.judging.evidence import Evidence, Outcome, text_of
+from parity.checks.judging.evidence import NONE, Evidence, Outcome, text_of
 from parity.checks.judging.further import further
 from parity.checks.judging.process_start import ProcessStart
 from parity.checks.judging.repeated import lists_with_a_stretch_twice
-from parity.checks.running import CURVES, LINK, without_digits
+from parity.checks.running import CURVES, DIRECTORY, IN_ORDER, LINK, without_digits
 
 __all__ = [
     "TIMED",
@@ -133,6 +133,8 @@ def judge_files(
         family = without_digits(name)
         if family in chance or is_within(name, own):
             continue
+        if any(one.startswith(f"{name}/") for one in names | names_got):  # a directory that is empty in one of them
+            continue
         before, after = ("there", "absent") if name in names else ("absent", "there")
         item = Evidence(
             _component(name, "checkpoint.retention"), name, end, before, after, "in the folder at the end"
@@ -140,6 +142,8 @@ def judge_files(
         # what an unfinished save left, or a resumed process alone writes, is of no kind that a whole run leaves; of
         # files with a time in their names a process may write one of its own
         its_own = name not in names and (family not in families or (TIMED in name and numbers[family] == 1))
+        # a process may make a directory of its own
+        its_own = its_own or (name not in names and got.get(f"{name}:", NONE).kind == DIRECTORY)
         takes_a_place = name in earlier or (family in added and kept[family] >= numbers[family])
         again_written = name.rpartition(TIMED)[0] in repeated and name not in names
         (out.bookkeeping if its_own or takes_a_place or again_written else out.broken).append(item)
@@ -161,13 +165,16 @@ def judge_files(
             out.bookkeeping.append(item)
             continue
         leaf = expected.get(path)
+        if inside == IN_ORDER and (leaf is None or path not in got or leaf.kind != got[path].kind):
+            continue  # lines that were made again stand there twice
         if path in noise or f"{name}:" in noise or leaf is None or leaf.role in ("structure", "alias"):
             continue
-        component = _component(name, component_from_name(inside) if inside else "checkpoint")
+        worded = inside and inside != IN_ORDER
+        component = _component(name, component_from_name(inside) if worded else "checkpoint")
         item = Evidence(component, path, end, leaf.text, text_of(got.get(path)), f"in {name} at the end")
         harmless = (
             name in twice
-            or name in rewritten
+            or (name in rewritten and inside != IN_ORDER)
             or begun.tells(name, leaf, got.get(path), start)
             or is_within(name, own)
         )
@@ -229,7 +236,9 @@ def _only_the_end(name: str, expected: Mapping[str, Leaf], got: Mapping[str, Lea
     lines = [path for path, leaf in expected.items() if leaf.kind == "line" and path.startswith(f"{name}: ")]
     there = [path for path in lines if path in got]
     equal = all(
-        got[path].same(leaf) for path, leaf in expected.items() if path in got and path.startswith(f"{name}: ")
+        got[path].same(leaf)
+        for path, leaf in expected.items()
+        if path in got and path.startswith(f"{name}: ") and not path.endswith(f": {IN_ORDER}")
     )
     return bool(there) and equal and there == lines[len(lines) - len(there) :]
 

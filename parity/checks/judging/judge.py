@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from parity.capture import Leaf, StateSnapshot, root_of
+from parity.capture import NOT_BEGUN, Leaf, StateSnapshot, root_of
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.equal_again import is_cleared_next
@@ -39,6 +39,7 @@ from parity.checks.judging.ordering import (
     seeds_of_loaders,
     with_data,
 )
+from parity.checks.judging.otherwise import differs_otherwise
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.shortened import is_filled_otherwise, shortened
 from parity.checks.running import Mark, Trace
@@ -214,6 +215,8 @@ def _judge_states(
         seeds = seeds_of_loaders(lost, seen.settings() + known, uninterrupted)
         otherwise = {e.path for e in known if is_filled_otherwise(e.path, states)}
         found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted, otherwise)
+        if all(e.when != after_resume(0) for e in found):
+            found = differs_otherwise(states, seen.found, uninterrupted) + found
         if modes:
             shown = [e for e in found if e not in lost and e.component not in DATA and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
@@ -262,6 +265,8 @@ def _judge_states(
         out.broken += done_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
         others = [e for e in causes if e not in taken and e.path in out.lasting]
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
+        if all(e.when != after_resume(0) for e in out.earliest):
+            out.earliest = differs_otherwise(states, seen.found, uninterrupted) + out.earliest
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
         if out.broken or out.deciding or out.asked:
             out.first = (at, 0)
@@ -300,6 +305,8 @@ def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
         return False
     if path not in right:
         return any(p.startswith(owners) and one.role == "position" for p, one in right.items())
+    if path.endswith(".at") and right[path].digest == NOT_BEGUN:
+        return leaf.digest != NOT_BEGUN
     loops = f"{owners[-1]}for["  # what it iterates over is on its stack as soon as it has begun
     return any(p.startswith(loops) for p in both.left.leaves) and not any(p.startswith(loops) for p in right)
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from parity.checks.judging.choices import ValueChoice
+from parity.checks.judging.closed import is_closed
 from parity.checks.judging.deciding import decided_by, flags_behind
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.ordering import OUTER, identifiers
@@ -29,7 +30,8 @@ def sites_of(use: Use, names: Collection[str]) -> frozenset[DecisionSite]:
         for node, function in by_function(source_tree(file)):
             flags = flags_behind(file, node)
             here = decided_by(node, writes, source_tree(file), there=True, flags=flags) & set(names)
-            if here and not is_for_people(node, source_tree(file)) and use.ran(file, function):
+            closed = is_for_people(node, source_tree(file)) or (here and is_closed(node, file, use.files))
+            if here and not closed and use.ran(file, function):
                 part = node.test if isinstance(node, ast.If | ast.While) else getattr(node, "value", None)
                 found |= set(_sites(file, getattr(node, "lineno", 0), part, here))
                 for flag in flags:

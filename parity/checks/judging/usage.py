@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from parity.checks.judging.closed import is_closed
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.messages import is_message
@@ -52,7 +53,9 @@ class Use:
         return any(
             name in names and self.ran(file, line)
             for file in self.files
-            for line, names in _deciding(file, frozenset(at for of, at in self.writes if of == file), there)
+            for line, names in _deciding(
+                file, self.files, frozenset(at for of, at in self.writes if of == file), there
+            )
         )
 
     def _takes_otherwise(self, name: str) -> bool:
@@ -177,14 +180,16 @@ def is_saved(name: str, files: Iterable[str]) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _deciding(file: str, writes: frozenset[int], there: bool) -> tuple[tuple[int, frozenset[str]], ...]:
+def _deciding(
+    file: str, files: tuple[str, ...], writes: frozenset[int], there: bool
+) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names by which it decides; 0 for the module itself."""
     found: dict[int, set[str]] = {}
     for node, line in by_function(source_tree(file)):
         if not is_for_people(node, source_tree(file)):
-            found.setdefault(line, set()).update(
-                decided_by(node, writes, source_tree(file), there=there, flags=flags_behind(file, node))
-            )
+            names = decided_by(node, writes, source_tree(file), there=there, flags=flags_behind(file, node))
+            if names and not is_closed(node, file, files):
+                found.setdefault(line, set()).update(names)
     return tuple((line, frozenset(names)) for line, names in found.items() if names)
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parity.checks.judging import Meant
+from parity.checks.judging import UNWRITTEN, Meant
 from parity.checks.progress import announce
 from parity.checks.resume.scenarios import SCENARIOS
 from parity.checks.resume.session import Session
 from parity.checks.running import AtOriginalPath, RunMode, Train, open_workdir, runner_of
 from parity.checks.scenarios import scenario_names
-from parity.errors import SpecError
+from parity.errors import SpecError, TrainerError
 from parity.policy import Rules
 from parity.results import Resumption
 
@@ -127,8 +127,14 @@ def resumes(
         runner, notes = runner_of(train, mode, root, processes, launcher, resume_processes)
         stack.enter_context(runner)  # type: ignore[arg-type]
         home = AtOriginalPath(runner, root)
-        found = Session(train, home, root, steps, stop_at, options, names, notes, keep, metric, meant,
-                        resume_processes).run()  # fmt: skip
+        asked = (steps, stop_at, options, names)
+        session = Session(train, home, root, *asked, [*notes], keep, metric, meant, resume_processes)
+        found = session.run()
+        if session.unwritten and found.verdict != "holds":
+            with suppress(TrainerError):
+                filled = Session(train, home, root / "filled", *asked, [*notes, UNWRITTEN], keep, metric, meant,
+                                 resume_processes, filled=True).run()  # fmt: skip
+                found = found if filled.verdict == "inconclusive" else filled
     return announce(replace(found, name=name or _name(train), seconds=time.perf_counter() - began))
 
 

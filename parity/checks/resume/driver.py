@@ -62,13 +62,22 @@ class Driver:
         stop_at: Completed steps at the kill.
         options: Keyword arguments of the function.
         meant: What is not judged.
+        filled: Whether new arrays without values hold zeros in all runs.
     """
 
     def __init__(
-        self, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any], meant: Meant
+        self,
+        runner: Runner,
+        root: Path,
+        steps: int,
+        stop_at: int,
+        options: dict[str, Any],
+        meant: Meant,
+        *,
+        filled: bool = False,
     ) -> None:
         self.runner, self.root, self.stop_at, self.meant = runner, root, stop_at, meant
-        self.whole = Request(steps=steps, options=options)
+        self.whole = Request(steps=steps, options=options, filled=filled)
         """The whole run, of which nothing else is asked."""
         self.reference: Trace
         self.uninterrupted: Uninterrupted
@@ -197,6 +206,9 @@ class Driver:
         if self.envelope is not None:
             found = self.envelope.judge(other, other.marks[0].step)
             return not found.broken and not found.too_wide
+        noise = self.uninterrupted.noise | self.uninterrupted.rounded
+        if self.of_numbers and lost_numbers(self.reference, other, self._saved(max(self.copies)), noise):
+            return False
         return judge_same(self.reference.marks, other.marks, self.uninterrupted.changing) is None
 
     def _judge_run(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
@@ -315,7 +327,7 @@ class Driver:
     def _drive_extend(self, scenario: Scenario) -> Outcome:
         folder = self.root / f"scenario-{scenario.name}"
         options = {**self.whole.options, "steps": self.stop_at}
-        short = self.run(folder, Request(steps=self.stop_at, options=options))
+        short = self.run(folder, Request(steps=self.stop_at, options=options, filled=self.whole.filled))
         if short.end != "finished":
             self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()

@@ -18,11 +18,13 @@ from parity.checks.judging import (
     Outcome,
     Use,
     advise,
+    after_resume,
     copies_apart,
     each_once,
     judge_declared,
     judge_kept,
     judge_same,
+    may_be_unwritten,
     measured,
     not_finite,
     observe_effects,
@@ -37,7 +39,7 @@ from parity.checks.resume.driver import Driver
 from parity.checks.resume.equal_runs import likely_cause, measure_envelope
 from parity.checks.resume.other_count import drive_scenario
 from parity.checks.resume.scenarios import Scenario, plan_scenarios
-from parity.checks.resume.trained import count_trained, precision_of
+from parity.checks.resume.trained import count_trained, moving_unseen, precision_of
 from parity.checks.running import (
     Request,
     Runner,
@@ -69,7 +71,7 @@ class Session:
 
     def __init__(self, train: Train, runner: Runner, root: Path, steps: int, stop_at: int, options: dict[str, Any],
                  names: Sequence[str], notes: list[str], keep: Rules | None, metric: str,
-                 meant: Meant, resume_processes: int | None = None) -> None:  # fmt: skip
+                 meant: Meant, resume_processes: int | None = None, *, filled: bool = False) -> None:  # fmt: skip
         self.names, self.notes, self.keep, self.metric = names, notes, keep, metric
         self._resume_processes = resume_processes
         try:
@@ -77,7 +79,9 @@ class Session:
         except (TypeError, ValueError):
             self.parameters = {}
         options = {**({"steps": steps} if "steps" in self.parameters else {}), **options}
-        self.driver = Driver(runner, root, steps, stop_at, options, meant)
+        self.driver = Driver(runner, root, steps, stop_at, options, meant, filled=filled)
+        self.unwritten = False
+        """Whether memory that nobody has written may be what a verdict rests on; not where it was filled."""
         self.suspects: list[Suspect] = []
         self.bookkeeping: list[Suspect] = []
         self.observations: list[Suspect] = []
@@ -110,9 +114,11 @@ class Session:
         parted = judge_same(marks, again.marks, changing)
         trained, said, self.driver.of_numbers = count_trained(marks, changing)
         self.notes += said
+        use = self._use(again)
+        self.unwritten = not self.driver.whole.filled and may_be_unwritten(parted, marks, use.files)
         if parted is None:
-            self.driver.uninterrupted = uninterrupted_of(marks, again.marks, changing, self._use(again))
-        elif why := measure_envelope(self.driver, parted, changing, self._use(again), self._uninterrupted, pool):
+            self.driver.uninterrupted = uninterrupted_of(marks, again.marks, changing, use)
+        elif why := measure_envelope(self.driver, parted, changing, use, self._uninterrupted, pool):
             return self._inconclusive(parted, trained, why)
         self._leave_out_what_is_meant()
         if self.stop not in self.driver.copies:
@@ -212,15 +218,16 @@ class Session:
         if self.driver.envelope is not None:  # several equal runs agree in all that was judged bit by bit
             self._add(outcome.broken, scenario.name)
             return True
-        paths = [e.path for e in outcome.broken if e.when in ("at the resume", "one step after the resume")][:40]
         there, here = outcome.first or (0, 0)
+        # of what was lost, and of the first step that shows it
+        paths = {at: [e.path for e in outcome.broken if e.when == after_resume(at)][:40] for at in {0, here}}
         fetched: Trace | None = None
-        if len(scenario.kills) == 1 and outcome.first is not None and paths:
+        if len(scenario.kills) == 1 and outcome.first is not None and any(paths.values()):
             folder = self.driver.root / f"values-{scenario.name}"
             copy_folder(self.driver.copies[scenario.kills[0]], folder)
-            asked = replace(self.driver.asked(scenario), keep={here: paths}, kill=here)
+            asked = replace(self.driver.asked(scenario), keep=paths, kill=here)
             waiting = pool.submit(self.driver.runner.run, folder, asked)
-            full = self.driver.full({there: paths})
+            full = self.driver.full({there - here + at: wanted for at, wanted in paths.items()})
             fetched = waiting.result()
         else:
             full = self.driver.full({})
@@ -236,9 +243,10 @@ class Session:
             return False
         self._add(outcome.broken, scenario.name)
         if fetched is not None and len(fetched.marks) > here and len(full.marks) > there:
-            step = self.driver.reference.marks[there].step
-            kept = full.marks[there].snapshot.values, fetched.marks[here].snapshot.values
-            self.suspects = measured(self.suspects, *kept, step)
+            for at in paths:
+                mark = full.marks[there - here + at]
+                kept = mark.snapshot.values, fetched.marks[at].snapshot.values
+                self.suspects = measured(self.suspects, *kept, mark.step)
         return True
 
     def _verdict(self, trained: int) -> Resumption:
@@ -313,7 +321,7 @@ class Session:
             bookkeeping=tuple(each_once(self.bookkeeping))[:MOST],
             observations=tuple(each_once(self.observations))[:MOST],
             unseen=dict(last.unseen),
-            moving=self._moving(),
+            moving=moving_unseen(self.driver.reference.marks),
             scenarios=tuple(self.driven),
             closed=self.driver.closed,
             ignored=self.driver.meant.patterns,
@@ -355,16 +363,6 @@ class Session:
                 "give steps and stop_at that it reaches"
             )
         return trace
-
-    def _moving(self) -> tuple[str, ...]:
-        """Return what cannot be looked into and changes while the run goes, or could not even be probed."""
-        marks = self.driver.reference.marks
-        found = []
-        for path in marks[-1].snapshot.unseen:
-            probes = {mark.snapshot.probes.get(path, "") for mark in marks if path in mark.snapshot.unseen}
-            if len(probes) > 1 or probes == {""}:
-                found.append(path)
-        return tuple(found)
 
     def _use(self, again: Trace) -> Use:
         """Return what of the trainer's source ran: of both equal runs, of which one is watched."""

@@ -16,11 +16,18 @@ from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of, v
 from parity.checks.running import Mark, Trace
 from parity.contract import Precision
 
-__all__ = ["count_trained", "equal_so_far", "is_training", "lost_numbers", "precision_of",
-           "put_back_later"]  # fmt: skip
+__all__ = [
+    "count_trained",
+    "equal_so_far",
+    "is_training",
+    "lost_numbers",
+    "moving_unseen",
+    "precision_of",
+    "put_back_later",
+]  # fmt: skip
 
-NUMBERS = re.compile(r"(numpy\.)?(float|complex)\d*|Fraction|Decimal")
-"""Kinds of single numbers that a trainer without arrays moves."""
+NUMBERS = re.compile(r"(numpy\.)?(float|complex)\d*|Fraction|Decimal|\w+\[\d+\] of numbers")
+"""Kinds of single numbers that a trainer without arrays moves, and of long containers of them."""
 
 MOVES = 3
 """Fewest steps in which whole numbers change that are taken for what is trained."""
@@ -119,7 +126,8 @@ def lost_numbers(
         differs = other is not None and other.digest != leaf.digest
         if not differs or path in noise or ends[0].is_dead(path) or not NUMBERS.fullmatch(leaf.kind):
             continue
-        if _was_saved(path, reference.marks, written):
+        sampled = any(not written.isdisjoint(mark.snapshot.samples.get(path, ())) for mark in reference.marks)
+        if sampled or _was_saved(path, reference.marks, written):
             found.append(Evidence(leaf.component, path, step, leaf.text, text_of(other), "at the end"))
     return found
 
@@ -200,6 +208,20 @@ def put_back_later(parted: Sequence[Collection[str]]) -> set[int]:
 NARROW_FIRST: tuple[Precision, ...] = ("float16", "bfloat16", "float32", "float64")
 
 
+def moving_unseen(marks: Sequence[Mark]) -> tuple[str, ...]:
+    """Return what cannot be looked into and changes while the run goes, or could not even be probed.
+
+    Args:
+        marks: Marks of a run.
+    """
+    found = []
+    for path in marks[-1].snapshot.unseen:
+        probes = {mark.snapshot.probes.get(path, "") for mark in marks if path in mark.snapshot.unseen}
+        if len(probes) > 1 or probes == {""}:
+            found.append(path)
+    return tuple(found)
+
+
 def precision_of(marks: Sequence[Mark]) -> Precision:
     """Return the narrowest floating type of the parameters, or of what else was trained; Python's is float64.
 
@@ -210,6 +232,9 @@ def precision_of(marks: Sequence[Mark]) -> Precision:
     changed = [leaves[path] for path in varying(marks) if path in leaves]
     trained = [leaf for leaf in changed if leaf.role in ("state", "array")]
     params = [leaf for leaf in trained if leaf.component == "model.params"]
-    names = {re.split(r"\W", leaf.kind)[0] for leaf in params or trained or changed}
+    names = {
+        "float" if leaf.kind.endswith(" of numbers") else re.split(r"\W", leaf.kind)[0]
+        for leaf in params or trained or changed
+    }
     found = {"float64" if name == "float" else name for name in names}
     return next((one for one in NARROW_FIRST if one in found), "float32")

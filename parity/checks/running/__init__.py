@@ -5,7 +5,7 @@ Knows no verdict: what a trace means is said in `parity.checks.judging`.
 
 from parity.checks.running.child import tail_of
 from parity.checks.running.containers import is_database
-from parity.checks.running.decoded import CURVES, LINK, Reader, contents
+from parity.checks.running.decoded import CURVES, DIRECTORY, IN_ORDER, LINK, Reader, contents
 from parity.checks.running.folder import AtOriginalPath, copy_folder, is_log, list_folder, set_apart
 from parity.checks.running.inline import Train
 from parity.checks.running.loads import INSIDE, Access, Decision, DecisionSite, is_unread
@@ -28,8 +28,10 @@ from parity.checks.running.turned import INVERSE, Turn, place_of
 __all__ = [
     "AT_ENTRY",
     "CURVES",
+    "DIRECTORY",
     "INSIDE",
     "INVERSE",
+    "IN_ORDER",
     "LINK",
     "SAVES",
     "Access",

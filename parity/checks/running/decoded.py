@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from parity.capture import Leaf, Walk
+from parity.capture import Leaf, Walk, digest_of, without_places
 from parity.checks.running.containers import (
     is_curve,
     is_database,
@@ -33,7 +33,7 @@ from parity.checks.running.folder import hidden, list_folder
 from parity.errors import ParityError
 from parity.storage import digest_range
 
-__all__ = ["CURVES", "LINK", "Reader", "contents", "line_leaves"]
+__all__ = ["CURVES", "DIRECTORY", "IN_ORDER", "LINK", "Reader", "contents", "line_leaves"]
 
 Reader = Callable[[Path], Any]
 """Returns what a file or directory holds, or None if it is not of its kind."""
@@ -41,9 +41,18 @@ Reader = Callable[[Path], Any]
 LINK = "link"
 """Kind of a link to a directory: what it points to, as it says."""
 
+DIRECTORY = "directory"
+"""Kind of a directory with nothing in it."""
+
+IN_ORDER = "all lines in order"
+"""Stands for the lines of a log as they follow one another: by themselves, those that are alike are one."""
+
 MOST_BYTES = 64 << 20
 """Largest file whose content is decoded here; of a larger one that no adapter knows the bytes are compared."""
 MOST_LINES = 50_000
+MANY_IN_FILES = 20_000
+"""Elements of a document above which a container of plain values is one leaf: one that differs in equal runs, such as
+a time, would hide the others."""
 
 CURVES = "events of TensorBoard"
 """Stands for all event files of a directory, whose names have times and process numbers: they are one curve."""
@@ -63,10 +72,12 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             the last one counts.
     """
     shown = hidden(folder)
-    walk = Walk(shown)
+    walk = Walk(shown, many=MANY_IN_FILES)
     read: list[Path] = []
-    for root, folders, _ in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
+    for root, folders, names in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
         path = Path(root)
+        if not folders and not names and path != folder:
+            walk.add(f"{path.relative_to(folder)}:", Leaf("scalar", "file", DIRECTORY, ""), lambda: None)
         for link in (path / name for name in sorted(folders) if (path / name).is_symlink()):
             target = _shown(os.readlink(link), shown)
             walk.add(f"{link.relative_to(folder)}:", Leaf("scalar", "file", LINK, target), lambda: None)
@@ -93,6 +104,8 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         if isinstance(found, _Text):
             here = line_leaves(found.text, shown, log=name in logs)
             lines |= {f"{name}: {key}": leaf for key, leaf in here.items()}
+            if name in logs and here:
+                lines[f"{name}: {IN_ORDER}"] = _in_order(found.text, shown)
             if not here:  # that it is there says something all the same
                 walk.add(f"{name}:", Leaf("scalar", "file", "file[0]", ""), lambda: None)
         elif found is None:
@@ -110,7 +123,7 @@ def _shown(text: str, shown: dict[str, str]) -> str:
     """Return a text with what stands for texts that differ between equal runs."""
     for hide, show in shown.items():
         text = text.replace(hide, show)
-    return text
+    return without_places(text)
 
 
 class _Text:
@@ -154,6 +167,12 @@ def line_leaves(text: str, shown: dict[str, str], *, log: bool = True) -> dict[s
             found[key] = Leaf("scalar", "record", "line", key)
             found |= {f"{key}[{at}]": Leaf("scalar", "record", "number", number) for at, number in enumerate(rest)}
     return found
+
+
+def _in_order(text: str, shown: dict[str, str]) -> Leaf:
+    """Return the lines of a log without their numbers, but for the first of each, as one leaf."""
+    keys = [next(iter(line_leaves(line, shown)), "") for line in text.splitlines()[:MOST_LINES]]
+    return Leaf("scalar", "record", f"lines[{len(keys)}]", digest_of("\n".join(keys).encode()))
 
 
 def _first(readers: Iterable[Reader], path: Path) -> Any:

@@ -22,6 +22,7 @@ from parity.checks.running.regions import fresh_process, save_arithmetic, save_p
 from parity.checks.running.run import Request, Trace, TraceWriter
 from parity.checks.running.source import writes
 from parity.checks.running.turned import TooLong, turned
+from parity.checks.running.unwritten import filled
 
 __all__ = ["InlineRunner", "Train", "run_function"]
 
@@ -87,7 +88,7 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         others: Threads that are none of the function's; those that are there at the beginning by default.
         rank: Its place among processes that train together.
     """
-    with turned(request.turns, train):
+    with turned(request.turns, train), filled(request.filled):
         return _run(train, folder, request, writer, on_kill, suspended, before, others, rank)
 
 

@@ -219,6 +219,8 @@ def _joined(snapshots: Sequence[StateSnapshot]) -> StateSnapshot:
         not_finite=_named([one.not_finite for one in snapshots]),
         losses=_named([one.losses for one in snapshots]),
         probes=_named([one.probes for one in snapshots]),
+        tuples={prefix(at) + path for at, one in enumerate(snapshots) for path in one.tuples},
+        samples=_named([one.samples for one in snapshots]),
     )
 
 

@@ -92,6 +92,8 @@ class Request:
     """Names in conditions of which is noted whose value is taken."""
     turns: frozenset[Turn] = frozenset()
     """Choices that give their other value in this run."""
+    filled: bool = False
+    """Whether new arrays without values hold zeros in this run (`numpy.empty`, `torch.empty`)."""
     writes: Sequence[tuple[str, int]] = ()
     """Files and lines that write to the folder, from an earlier run: statements to watch."""
     nudge: Nudge | None = None
@@ -254,7 +256,16 @@ class TraceWriter:
         changed = {p: leaf for p, leaf in mark.snapshot.leaves.items() if self._last.get(p) != leaf}
         gone = [p for p in self._last if p not in mark.snapshot.leaves]
         seen = mark.snapshot
-        rest = (seen.dead, seen.unseen, seen.values, seen.not_finite, seen.losses, seen.probes)
+        rest = (
+            seen.dead,
+            seen.unseen,
+            seen.values,
+            seen.not_finite,
+            seen.losses,
+            seen.probes,
+            seen.tuples,
+            seen.samples,
+        )
         self._send(("mark", mark.step, (mark.saved, mark.gone, mark.read), changed, gone, rest))
         self._last = dict(mark.snapshot.leaves)
 

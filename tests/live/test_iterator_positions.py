@@ -1,0 +1,103 @@
+"""Positions of iterators: each is seen by what the iterator tells, and looking moves none."""
+
+import array
+import csv
+import io
+import itertools
+import mmap
+import pickle
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parity
+from parity.capture import StateSnapshot, Walk
+
+ROWS = [3, 1, 4, 1, 5]
+
+
+def memory() -> mmap.mmap:
+    held = mmap.mmap(-1, 64)
+    held.write(bytes(range(64)))
+    held.seek(0)
+    return held
+
+
+def repeated(of: Any, times: int) -> Any:
+    for _ in range(times):
+        next(of)
+    return of
+
+
+MADE: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "cycle": (lambda: itertools.cycle(ROWS), next),
+    "cycle behind its first pass": (lambda: repeated(itertools.cycle(ROWS), 7), next),
+    "cycle of a generator": (lambda: repeated(itertools.cycle(2 * one for one in ROWS), 7), next),
+    "slice of a cycle": (lambda: itertools.islice(repeated(itertools.cycle(ROWS), 7), 40), next),
+    "zip_longest": (lambda: itertools.zip_longest(ROWS, "ab"), next),
+    "zip_longest that has run out": (lambda: repeated(itertools.zip_longest(ROWS, "ab"), 3), next),
+    "OrderedDict": (lambda: iter(OrderedDict(a=1, b=2, c=3)), next),
+    "deque": (lambda: iter(deque(ROWS)), next),
+    "deque backwards": (lambda: reversed(deque(ROWS)), next),
+    "array.array": (lambda: iter(array.array("i", ROWS)), next),
+    "iter_unpack": (lambda: struct.iter_unpack("<h", bytes(8)), next),
+    "flat": (lambda: np.arange(6.0).reshape(2, 3).flat, next),
+    "nditer": (lambda: repeated(np.nditer(np.arange(6.0)), 1), next),
+    "ndenumerate": (lambda: np.ndenumerate(np.arange(6.0)), next),
+    "csv.reader": (lambda: csv.reader(["1,2", "1,2", "1,2"]), next),
+    "StringIO": (lambda: io.StringIO("1\n2\n3\n"), lambda one: one.readline()),
+    "mmap": (memory, lambda one: one.read_byte()),
+}
+
+
+def see(value: Any) -> StateSnapshot:
+    walk = Walk()
+    walk.root("it", value)
+    return walk.finish()
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_one_element_further_is_another_state(kind: str) -> None:
+    make, step = MADE[kind]
+    one, other = make(), make()
+    before = see(one).leaves
+    assert before == see(one).leaves == see(other).leaves
+    expected = [step(other) for _ in range(2)]
+    assert step(one) == expected[0]
+    assert see(one).leaves != before
+    assert see(one).leaves != see(other).leaves
+    assert step(one) == expected[1]
+    assert see(one).leaves == see(other).leaves
+
+
+def cycled(folder: Path, ahead: int = 0) -> Iterator[int]:
+    rows, w, step, file = np.random.default_rng(0).normal(size=(5, 3)), np.zeros(3), 0, folder / "state.pkl"
+    order = itertools.cycle(range(5))
+    if file.exists():
+        w, step = pickle.loads(file.read_bytes())
+        repeated(order, step + ahead)
+    while step < 20:
+        yield step
+        x = rows[next(order)]
+        w = w - 0.1 * (x @ w - 1) * x
+        step += 1
+        if step % 4 == 0:
+            file.write_bytes(pickle.dumps((w, step)))
+
+
+def test_the_position_of_a_cycle_is_named() -> None:
+    def judged(ahead: int) -> Any:
+        return parity.resumes(cycled, steps=20, stop_at=13, mode="inline", scenarios="kill", options={"ahead": ahead})
+
+    assert judged(0).verdict == "holds"
+    found = judged(1)
+    assert (found.verdict, found.suspects[0].path, found.suspects[0].when) == (
+        "broken",
+        "order.left",
+        "at the resume",
+    )
