@@ -17,7 +17,7 @@ from jax_side.formats.orbax_manager import reason
 from jax_side.formats.process_group import JaxGroup
 from jax_side.formats.tree_items import read_parts, write_parts
 from jax_side.formats.tree_shards import (
-    ShardWrite,
+    JointOrbaxWrite,
     held_part,
     is_split,
     laid_like,
@@ -110,9 +110,9 @@ class JaxForm(TreeForm):
         """Have Orbax write each part, or several as the items of a checkpoint of its manager."""
         return write_parts(draft, list(parts), values, texts)
 
-    def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> ShardWrite:
+    def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> JointOrbaxWrite:
         """Have Orbax begin to write the same together, each process the shards that it holds."""
-        return ShardWrite(draft, list(parts), values)
+        return JointOrbaxWrite(draft, list(parts), values)
 
     def read(
         self, path: Path, parts: Iterable[SavedPart], names: set[str], likes: Mapping[str, Any]

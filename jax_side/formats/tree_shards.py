@@ -26,7 +26,7 @@ from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import content_of, is_nothing, opened, stored_names
 from parity.checkpoints.trees import ArrayType, HeldArray, HeldPiece, SavedPart, SavingGroup, Written, attempt
 
-__all__ = ["ShardWrite", "held_part", "is_split", "laid_like", "read_shards", "replicated_key"]
+__all__ = ["JointOrbaxWrite", "held_part", "is_split", "laid_like", "read_shards", "replicated_key"]
 
 
 def is_split(like: Any) -> bool:
@@ -65,7 +65,7 @@ def replicated_key(key: jax.Array, devices: Iterable[jax.Device]) -> jax.Array:
     return jax.random.wrap_key_data(whole, impl=jax.random.key_impl(key))
 
 
-class ShardWrite:
+class JointOrbaxWrite:
     """Parts that several processes write together, as `write_parts` does in one; made in the thread that computes.
 
     Orbax has copied what is on devices to the host when this returns, and its threads write: what a program does with

@@ -31,7 +31,7 @@ from torch_side.formats.dtensors import box_of, is_split, laid_like, local_of, r
 from torch_side.formats.group import TorchGroup, group_of
 from torch_side.formats.stateful import is_stateful, state_of, whole_of
 from torch_side.formats.tree_files import read_parts, write_parts
-from torch_side.formats.tree_shards import ShardWrite, held_part, read_part
+from torch_side.formats.tree_shards import JointFileWrite, held_part, read_part
 
 __all__ = ["TorchForm"]
 
@@ -146,9 +146,9 @@ class TorchForm(TreeForm):
         del texts
         return write_parts(draft, parts, values)
 
-    def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> ShardWrite:
+    def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> JointFileWrite:
         """Write the same files together, each process what it holds; nothing of it is done yet."""
-        return ShardWrite(draft, list(parts), values, self.neutral)
+        return JointFileWrite(draft, list(parts), values, self.neutral)
 
     def read(
         self, path: Path, parts: Iterable[SavedPart], names: set[str], likes: Mapping[str, Any]

@@ -38,7 +38,7 @@ from torch_side.formats.dtensors import box_of, copy_of, laid_like
 from torch_side.formats.pieces import ShardPiece, runs, write_at
 from torch_side.formats.tree_files import file_of, places_of, records_of
 
-__all__ = ["ShardWrite", "held_part", "read_part"]
+__all__ = ["JointFileWrite", "held_part", "read_part"]
 
 
 def held_part(value: DTensor, local: Tensor, values: NDArray[np.generic], live: Any) -> HeldArray:
@@ -70,7 +70,7 @@ def read_part(mapped: Tensor, like: DTensor, neutral: Any) -> HeldArray:
     return held_part(like, local, neutral(local), laid_like(like, local))
 
 
-class ShardWrite:
+class JointFileWrite:
     """Parts that all processes write together, each part to a file of its own as `write_parts` does.
 
     Args:
