@@ -64,7 +64,8 @@ class CheckpointManager(ABC):
     """Checkpoints by step, each of named items; a context manager.
 
     One process at a time saves to a directory, or several together (docs/scale.md); any number restore. A save copies
-    the items and returns; a thread writes them, and the next save, `wait` or `close` raises what went wrong.
+    the items and returns; a thread writes them, and the next save, `wait` or `close` raises what went wrong. What is
+    under way when a process is killed is lost; when `wait` has returned, it is durable.
 
     Args:
         directory: A local directory; it need not exist. Checkpoints are `checkpoints/<step>` in it. Or the URL of a
