@@ -12,7 +12,6 @@ one was due: there the loop waits for what it keeps from running.
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
 import threading
@@ -107,7 +106,8 @@ def _end_with_the_program(background: Background) -> None:
     it calls before that is registered by a function that has no public name (Python 3.9 to 3.14), and that
     `concurrent.futures` uses; `atexit` comes after both.
     """
-    importlib.import_module("concurrent.futures.thread")  # it registers itself; the last one is called first
+    import concurrent.futures.thread  # noqa: F401 - it registers itself, and what is registered last is called first
+
     if not _all and (register := getattr(threading, "_register_atexit", None)) is not None:
         with suppress(RuntimeError):  # the program is ending
             register(_end_all)
