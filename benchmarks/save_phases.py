@@ -35,11 +35,11 @@ COMMON = {
 OWN = {
     "torch": {
         "tell each other": "torch_side.formats.group:TorchGroup.exchange",
-        "write": "torch_side.formats.tree_form:write_shards",
+        "write": "torch_side.formats.tree_shards:JointFileWrite.write",
     },
     "jax": {
-        "tell each other": "jax_side.formats.tree_shards:JaxGroup.exchange",
-        "write": "jax_side.formats.tree_form:write_shards",
+        "tell each other": "jax_side.formats.process_group:JaxGroup.exchange",
+        "write": "jax_side.formats.tree_shards:JointOrbaxWrite.write",
     },
 }
 """Side to phase to the function that it is."""

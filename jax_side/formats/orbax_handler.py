@@ -74,13 +74,14 @@ class _OwnDigests:
         self._writing, self._directory = list(writing), directory
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait for the writes, then digest."""
+        """Wait for the writes, then digest; what other processes may still write is not looked at."""
         for future in self._writing:
             future.result(timeout=timeout)
         item = Path(getattr(self._directory, "path", self._directory))
         index = jax.process_index()
-        own = [name for name in list_files(item) if name.startswith(f"{PROCESS_FILES.format(index)}/")]
-        _leave(item, index, digest_files(item, own))
+        own = PROCESS_FILES.format(index)
+        names = list_files(item / own) if (item / own).is_dir() else {}
+        _leave(item, index, digest_files(item, [f"{own}/{name}" for name in names]))
 
 
 def _leave(item: Path, index: int, digests: Mapping[str, FileDigest]) -> None:

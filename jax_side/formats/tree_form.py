@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from jax_side.formats.described import key_of
 from jax_side.formats.orbax_manager import reason
+from jax_side.formats.process_group import JaxGroup
 from jax_side.formats.tree_items import read_parts, write_parts
 from jax_side.formats.tree_shards import (
-    JaxGroup,
+    JointOrbaxWrite,
     held_part,
     is_split,
     laid_like,
     read_shards,
     replicated_key,
-    write_shards,
 )
 from parity.checkpoints.trees import (
     DTYPES,
@@ -30,7 +30,6 @@ from parity.checkpoints.trees import (
     HeldArray,
     Opened,
     SavedPart,
-    SavingGroup,
     TreeForm,
     Written,
     open_plain,
@@ -111,16 +110,9 @@ class JaxForm(TreeForm):
         """Have Orbax write each part, or several as the items of a checkpoint of its manager."""
         return write_parts(draft, list(parts), values, texts)
 
-    def write_together(
-        self,
-        draft: Path,
-        parts: Iterable[SavedPart],
-        values: Mapping[str, Any],
-        texts: Mapping[str, str],
-        group: SavingGroup,
-    ) -> Callable[[], Written]:
-        """Have Orbax write the same together, each process the shards that it holds."""
-        return write_shards(draft, list(parts), values, texts, group)
+    def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> JointOrbaxWrite:
+        """Have Orbax begin to write the same together, each process the shards that it holds."""
+        return JointOrbaxWrite(draft, list(parts), values)
 
     def read(
         self, path: Path, parts: Iterable[SavedPart], names: set[str], likes: Mapping[str, Any]

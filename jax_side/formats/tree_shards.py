@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,34 +24,9 @@ from jax_side.formats.items import tree_handler
 from jax_side.formats.ocdbt import places
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.tree_items import content_of, is_nothing, opened, stored_names
-from jax_side.processes import exchange
 from parity.checkpoints.trees import ArrayType, HeldArray, HeldPiece, SavedPart, SavingGroup, Written, attempt
 
-__all__ = ["JaxGroup", "held_part", "is_split", "laid_like", "read_shards", "replicated_key", "write_shards"]
-
-
-class JaxGroup:
-    """All processes of JAX. What they tell each other goes through their devices, so through one thread alone.
-
-    Collectives of two threads would meet in another order in each process; why a thread that writes does not go
-    through the coordination service instead is in docs/decisions.md.
-    """
-
-    beside = None
-
-    @property
-    def index(self) -> int:
-        """Return the number of this process."""
-        return jax.process_index()
-
-    @property
-    def count(self) -> int:
-        """Return the number of processes."""
-        return jax.process_count()
-
-    def exchange(self, value: Any, /) -> list[Any]:
-        """Return the values of all processes, in their order; each gives one, which must be JSON."""
-        return exchange(value)
+__all__ = ["JointOrbaxWrite", "held_part", "is_split", "laid_like", "read_shards", "replicated_key"]
 
 
 def is_split(like: Any) -> bool:
@@ -90,56 +65,76 @@ def replicated_key(key: jax.Array, devices: Iterable[jax.Device]) -> jax.Array:
     return jax.random.wrap_key_data(whole, impl=jax.random.key_impl(key))
 
 
-def write_shards(
-    draft: Path, parts: list[SavedPart], values: Mapping[str, Any], texts: Mapping[str, str], group: SavingGroup
-) -> Callable[[], Written]:
-    """Write parts together, as `write_parts` does in one process; all processes call it.
+class JointOrbaxWrite:
+    """Parts that several processes write together, as `write_parts` does in one; made in the thread that computes.
+
+    Orbax has copied what is on devices to the host when this returns, and its threads write: what a program does with
+    the arrays then changes nothing. On CPU the copy is the array's own memory, which JAX does not reuse meanwhile.
 
     Args:
         draft: The new directory, in one that all processes see.
         parts: What is written.
         values: Name of each leaf to what is written: an array, a `HeldArray`, or a scalar.
-        texts: Name of each array in the seal to its digest.
-        group: The processes.
-
-    Returns:
-        What finishes the files, in process 0, and returns where the arrays lie.
-
-    Raises:
-        CheckpointError: Some process failed; says which.
     """
-    first = group.index == 0
-    live = {name: _global(value) for name, value in values.items()}
-    contents = [(part, content_of(part.node, live)) for part in parts]
-    kept = [(part, tree) for part, tree in contents if part.is_json or not is_nothing(tree)]
-    trees = [(draft / part.item, tree) for part, tree in kept if not part.is_json]
 
-    def make() -> None:
-        for path in [draft, *(draft / part.item for part, _ in kept if part.item)] if first else ():
-            path.mkdir()
+    def __init__(self, draft: Path, parts: list[SavedPart], values: Mapping[str, Any]) -> None:
+        self._draft, self._parts = draft, parts
+        live = {name: _global(value) for name, value in values.items()}
+        contents = [(part, content_of(part.node, live)) for part in parts]
+        self._kept = [(part, tree) for part, tree in contents if part.is_json or not is_nothing(tree)]
+        self._futures: list[Any] = []
+        self._failure: Exception | None = None
+        try:
+            for path in [draft, *(draft / part.item for part, _ in self._kept if part.item)]:
+                path.mkdir(parents=True, exist_ok=True)  # whichever process comes first
+            for path, tree in self._trees():
+                self._futures += _begin(path, tree)
+        except Exception as error:  # the others hear of it from `write`; until then they may write
+            self._failure = error
 
-    def why(error: BaseException) -> str:
-        return reason(error, "write", draft)
+    def write(self, group: SavingGroup) -> None:
+        """Wait until all processes have written what they hold.
 
-    def write() -> None:
-        for path, tree in trees:
-            _write(path, tree)
+        Args:
+            group: The processes; this may be another thread than the loop's.
 
-    def finish() -> Written:
-        for path, _ in trees:
+        Raises:
+            CheckpointError: Some process failed; says which.
+        """
+        attempt(group, self._settle, self._why)
+
+    def finish(self, texts: Mapping[str, str]) -> Written:
+        """Finish the files, in process 0, and return where the arrays lie.
+
+        Args:
+            texts: Name of each array in the seal to its digest.
+        """
+        for path, _ in self._trees():
             tree_handler().finalize(epath.Path(path.resolve()))  # merges what each process wrote
-        for part, tree in kept:
+        for part, tree in self._kept:
             if part.is_json:
-                (draft / part.item / "metadata").write_text(json.dumps(tree), encoding="utf-8")
-        handlers = {part.item: JSON_HANDLER if part.is_json else TREE_HANDLER for part, _ in kept}
-        if kept:
-            described = describe_handlers(handlers if kept[0][0].item else TREE_HANDLER)
-            (draft / CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
-        return {}, places(draft, [part.item for part in parts], stored_names(parts), texts)
+                (self._draft / part.item / "metadata").write_text(json.dumps(tree), encoding="utf-8")
+        handlers = {part.item: JSON_HANDLER if part.is_json else TREE_HANDLER for part, _ in self._kept}
+        if self._kept:
+            described = describe_handlers(handlers if self._kept[0][0].item else TREE_HANDLER)
+            (self._draft / CHECKPOINT).write_text(json.dumps(described), encoding="utf-8")
+        return {}, places(self._draft, [part.item for part in self._parts], stored_names(self._parts), texts)
 
-    attempt(group, make, why)
-    attempt(group, write, why)
-    return finish
+    def _trees(self) -> list[tuple[Path, Any]]:
+        return [(self._draft / part.item, tree) for part, tree in self._kept if not part.is_json]
+
+    def _settle(self) -> None:
+        """Wait for all that was begun, though some of it failed: nothing writes to a draft that is removed."""
+        for future in self._futures:
+            try:
+                _end(future)
+            except Exception as error:
+                self._failure = self._failure or error
+        if self._failure is not None:
+            raise self._failure
+
+    def _why(self, error: BaseException) -> str:
+        return reason(error, "write", self._draft)
 
 
 def read_shards(
@@ -183,9 +178,12 @@ def _global(value: Any) -> Any:
     return replicated_key(value, jax.devices()) if isinstance(value, jax.Array) else value
 
 
-def _write(path: Path, tree: Any) -> None:
-    """Have Orbax write what this process holds of a tree, and wait for it."""
+def _begin(path: Path, tree: Any) -> list[Any]:
+    """Have Orbax copy what this process holds of a tree, and begin to write it; return what is still to end."""
     args = ocp.args.PyTreeSave(tree)
-    futures = asyncio.run(tree_handler().async_save(epath.Path(path.resolve()), args=args))
-    for future in futures or []:
-        future.result()
+    return asyncio.run(tree_handler().async_save(epath.Path(path.resolve()), args=args)) or []
+
+
+def _end(future: Any) -> None:
+    """Wait until what was begun is written."""
+    future.result()

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 __all__ = ["Background", "Priority"]
@@ -27,8 +30,14 @@ SMALL = 32 << 20
 second at most."""
 
 
+_all: weakref.WeakSet[Background] = weakref.WeakSet()
+"""Those that have started a function in this process."""
+
+
 class Background:
     """A worker that runs one function at a time in a thread; `wait` re-raises what the function raised.
+
+    A program that ends without `wait` ends when the function has, and what it raised is printed.
 
     Args:
         priority: Priority of functions that write more than `SMALL` bytes.
@@ -66,6 +75,7 @@ class Background:
         except RuntimeError as error:
             raise OSError(errno.EAGAIN, f"no thread to write in: {error}") from error
         self._thread = thread
+        _end_with_the_program(self)
 
     def wait(self) -> None:
         """Wait until the function has ended, and raise what it raised, once.
@@ -87,6 +97,29 @@ class Background:
             work()
         except BaseException as error:  # raised by the next wait()
             self._failure = error
+
+
+def _end_with_the_program(background: Background) -> None:
+    """Have the program wait for a worker before it ends, while functions may still use executors.
+
+    The interpreter joins threads in any case, but ends executors before, and with them a save that needs one. What
+    it calls before that is registered by a function that has no public name (Python 3.9 to 3.14), and that
+    `concurrent.futures` uses; `atexit` comes after both.
+    """
+    import concurrent.futures.thread  # noqa: F401 - it registers itself, and what is registered last is called first
+
+    if not _all and (register := getattr(threading, "_register_atexit", None)) is not None:
+        with suppress(RuntimeError):  # the program is ending
+            register(_end_all)
+    _all.add(background)
+
+
+def _end_all() -> None:
+    for background in [*_all]:
+        try:
+            background.wait()
+        except BaseException as error:
+            print(f"parity: error: {error}", file=sys.stderr, flush=True)
 
 
 def yield_to_others() -> None:

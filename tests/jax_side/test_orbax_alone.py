@@ -14,7 +14,7 @@ import pytest
 import jax_side
 from jax_side.formats.described import leaf_name
 from jax_side.formats.items import ITEMS
-from jax_side.formats.orbax_handler import DigestingHandler
+from jax_side.formats.orbax_handler import PROCESS_FILES, DigestingHandler, _OwnDigests, gather
 from parity.checkpoints import read_seal
 from parity.state import compare_states
 from tests.support.saving import SPECS, saved
@@ -145,3 +145,20 @@ def test_a_checkpoint_that_names_a_handler_of_ours_is_restored_and_saved_beside(
     other.save(None)
     other.close()
     assert [saved.step for saved in other.checkpoints.store.scan().whole] == [STEP, STEP + 2]
+
+
+def test_a_process_looks_at_no_files_of_another_one_which_may_still_write_them(tmp_path, monkeypatch):
+    """A lock of TensorStore was there when another process's folder was listed, and gone when it was looked at."""
+    for index in (0, 1):
+        (tmp_path / "params" / PROCESS_FILES.format(index)).mkdir(parents=True)
+        (tmp_path / "params" / PROCESS_FILES.format(index) / "data").write_bytes(bytes([index]))
+    real = os.scandir
+
+    def listed(path):
+        assert PROCESS_FILES.format(1) not in os.fspath(path), "it is written to"
+        return real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", listed)
+        _OwnDigests([], tmp_path / "params").result()
+    assert list(gather(tmp_path, ["params"])) == [f"params/{PROCESS_FILES.format(0)}/data"]

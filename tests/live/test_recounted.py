@@ -1,5 +1,7 @@
 """A resume by another number of processes: what is put together, what follows the number, what is lost."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from parity.checks.judging.gathered import gathered
 from parity.checks.running import Mark, Trace
 from parity.errors import SpecError
 from parity.results import Resumption
-from tests.live import elastic_trainers
+from tests.live import elastic_inner, elastic_trainers
 
 STEPS = range(6)
 
@@ -184,8 +186,10 @@ def test_the_state_before_the_first_step_is_taken_where_marks_end_a_step() -> No
     assert [e.path for e in judge_recounted(lost, known(saved), Kill(mark=4)).broken] == ["rank0:moment"]
 
 
-def check(fault: str, before: int = 2, after: int = 1, **options: object) -> Resumption:
-    return parity.resumes(elastic_trainers.train, steps=9, stop_at=5, processes=before, resume_processes=after,
+def check(
+    fault: str, before: int = 2, after: int = 1, train: Any = elastic_trainers.train, **options: object
+) -> Resumption:
+    return parity.resumes(train, steps=9, stop_at=5, processes=before, resume_processes=after,
                           scenarios="other-count", options={"fault": fault, **options})  # fmt: skip
 
 
@@ -239,6 +243,16 @@ def test_a_function_that_refuses_another_number_is_inconclusive_with_its_own_mes
     assert found.notes == (
         "what 2 processes saved was not resumed by 1 process: ValueError: saved by 2 processes, started with 1",
     )
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("after", [1, 4])
+def test_marks_may_be_made_in_an_inner_function(after: int) -> None:
+    assert (found := check("", 2, after, elastic_inner.train)).verdict == "holds", found.text()
+    for fault, path in {"a shard dropped": "momentum", "samples not rescaled": "train().seen"}.items():
+        found = check(fault, 2, after, elastic_inner.train)
+        assert found.verdict == "broken", found.text()
+        assert found.suspects[0].path == path, found.text()
 
 
 @pytest.mark.soak

@@ -1,6 +1,8 @@
 """Work beside the loop: large work at the lowest priority, one at a time, and what it raises reaches who waits."""
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from parity import sides
 from parity.checkpoints import commit
 from parity.storage import SMALL, Background
+from tests.support.several import ROOT
 from tests.support.small import small
 
 linux = pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="threads have priorities of their own on Linux only")
@@ -156,3 +159,28 @@ def test_what_writes_a_large_checkpoint_leaves_processors_to_the_steps(side, lar
     trainer.close()
     assert seen == [os.SCHED_IDLE if large else os.sched_getscheduler(0)]
     assert os.sched_getscheduler(0) != os.SCHED_IDLE
+
+
+ENDS = """
+import sys, time
+from parity.storage import Background
+
+def work():
+    from concurrent.futures import ThreadPoolExecutor
+
+    time.sleep(0.2)
+    with ThreadPoolExecutor(2) as pool:
+        print(sum(pool.map(abs, [-1, 2])), flush=True)
+    if sys.argv[1] == "fails":
+        raise OSError("the disk is full")
+
+background = Background("normal")
+background.start(work, "save", 1)
+"""
+
+
+@pytest.mark.parametrize(("how", "said"), [("ends", ""), ("fails", "parity: error: the disk is full\n")])
+def test_a_program_that_ends_without_waiting_has_the_work_done_and_says_what_failed(how, said):
+    """Executors end before threads do: a save that digests in one was lost without a word."""
+    ended = subprocess.run([sys.executable, "-c", ENDS, how], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "3\n", said)

@@ -53,6 +53,8 @@ def saved(
     cases = [
         "save",
         "beside",
+        "late",
+        *(["gave_up"] * (request.param == "jax")),
         "restore",
         "refused",
         "full",
@@ -95,6 +97,27 @@ def test_what_is_written_beside_training_is_what_there_was_when_the_save_was_cal
     before = {f"state.{name}": text for name, text in leaves(home / "before").items() if name[0] != "@"}
     for step in (1, 2):
         assert before.items() <= leaves(home / "beside" / "checkpoints" / str(step)).items()
+
+
+def test_a_thread_that_begins_late_writes_its_own_save_and_not_the_next(saved: Any) -> None:
+    """A build that looked its keys up in the thread hung here: those of the next save were in their place."""
+    side, home, told = saved
+    for steps, left in told["late"]:
+        assert steps in ([1, 2, 3], [2, 3, 4])
+        assert left <= 8, "values of saves before were removed"
+    for step in (2, 3, 4) if side == "torch" else (1, 2, 3):
+        assert verify(home / "late" / "checkpoints" / str(step)).whole, "also what one process saved alone after that"
+
+
+@pytest.mark.parametrize("saved", ["jax"], indirect=True)
+def test_a_thread_that_ends_unforeseen_ends_the_save_in_all_and_no_later_one(saved: Any) -> None:
+    _, home, told = saved
+    (first, _), (second, _) = told["gave_up"]
+    assert "step 1 could not be saved: process 1: " in first, first
+    assert "no room for a message" in first, first
+    assert "no room for a message" in second, second
+    assert [steps for _, steps in told["gave_up"]] == [[2]] * 2
+    assert verify(home / "gave-up" / "checkpoints" / "2").whole
 
 
 @pytest.mark.soak

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,14 @@ class TorchRanks:
     def changed(self, tree: Any) -> None:
         tree["plain"]["a"][0] = 77
 
+    def plain(self) -> dict[str, Any]:
+        """Return a tree that one process has."""
+        return {"a": self.torch.arange(3)}
+
+    def told(self) -> int:
+        """Return how many values the processes have left for each other; PyTorch's groups keep none."""
+        return 0
+
     def unheld(self, tree: Any) -> None:
         tree["plain"]["odd"] = self.torch.ones(2).to_sparse()
 
@@ -147,7 +156,7 @@ class JaxRanks:
     def fault(self, act: Any) -> None:
         import jax_side.formats.tree_shards as shards
 
-        shards._write = act
+        shards._end = act
 
     def misread(self) -> None:
         import jax_side.formats.tree_shards as shards
@@ -163,6 +172,15 @@ class JaxRanks:
 
     def changed(self, tree: Any) -> None:
         tree["plain"]["a"][0] = 77
+
+    def told(self) -> int:
+        """Return how many values the processes have left for each other in the store of JAX's coordinator."""
+        from jax.experimental import multihost_utils
+        from orbax.checkpoint import multihost
+
+        found = len(multihost.get_jax_distributed_client().key_value_dir_get_bytes("parity/saves/"))
+        multihost_utils.sync_global_devices("told")
+        return found
 
     def unheld(self, tree: Any) -> None:
         tree["plain"]["odd"] = object()
@@ -204,6 +222,51 @@ def beside(side: Any, ranks: Any, home: Path) -> Any:
         manager.wait()
         manager.save(2, {"state": ranks.tree(3)})
         return manager.all_steps()
+
+
+def late(side: Any, ranks: Any, home: Path) -> Any:
+    """Save one step after the other while the thread of process 1 begins late; then one that process 0 has alone."""
+    from parity.checkpoints.trees.checkpoints import TreeCheckpoints
+
+    real = TreeCheckpoints._run_together
+
+    def slept(*given: Any) -> None:
+        time.sleep(0.2)
+        real(*given)
+
+    TreeCheckpoints._run_together = slept if RANK == 1 else real  # type: ignore[method-assign]
+    try:
+        with side.CheckpointManager(home / "late") as manager:
+            for step in (1, 2, 3):
+                manager.save(step, {"state": ranks.tree(step)})
+            if RANK == 0 and side.__name__ == "torch_side":
+                manager.save(4, {"state": ranks.plain()})
+            manager.wait()
+            return [manager.all_steps(), ranks.told()]
+    finally:
+        TreeCheckpoints._run_together = real  # type: ignore[method-assign]
+
+
+def gave_up(side: Any, ranks: Any, home: Path) -> Any:
+    """Have the thread of process 1 end where nothing is attempted; return what each is told, and save once more."""
+    import jax_side.formats.process_group as groups
+    import parity.checkpoints.trees.checkpoints as checkpoints
+
+    real, groups.LOOK_SECONDS = checkpoints.write_joint, 1
+
+    def fail(*_: Any) -> None:
+        raise MemoryError("no room for a message")
+
+    checkpoints.write_joint = fail if RANK == 1 else real
+    try:
+        with side.CheckpointManager(home / "gave-up") as manager:
+            found = said(lambda: [manager.save(1, {"state": ranks.tree(1)}), manager.wait()])
+            checkpoints.write_joint = real
+            manager.save(2, {"state": ranks.tree(2)})
+            manager.wait()
+            return [found, manager.all_steps()]
+    finally:
+        checkpoints.write_joint = real
 
 
 def flip_a_bit(saved: Path, copied: Path) -> None:
@@ -275,10 +338,11 @@ def refused(side: Any, ranks: Any, home: Path) -> Any:
 def full(side: Any, ranks: Any, home: Path) -> Any:
     """Return what each is told where the disk of process 1 is full; once, and then it is saved."""
     module = importlib.import_module(f"{side.__name__}.formats.tree_shards")
-    name = "write_at" if side.__name__ == "torch_side" else "_write"
+    name = "write_at" if side.__name__ == "torch_side" else "_end"
     real = getattr(module, name)
 
-    def fail(*_: Any) -> None:
+    def fail(*given: Any) -> None:
+        real(*given)  # nothing writes any more when the failure is told
         raise OSError(28, "No space left on device", "the file")
 
     ranks.fault(fail if RANK == 1 else real)
@@ -332,7 +396,8 @@ def alike(side: Any, ranks: Any, home: Path) -> Any:
     return [found.step, split, apart]
 
 
-CASES = {one.__name__: one for one in (save, beside, restore, alone, refused, full, killed, misread, damaged, alike)}
+ALL = (save, beside, late, gave_up, restore, alone, refused, full, killed, misread, damaged, alike)
+CASES = {one.__name__: one for one in ALL}
 
 
 def main() -> None:

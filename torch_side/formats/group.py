@@ -90,7 +90,7 @@ class TorchGroup:
     def __init__(self, group: Any, beside: Any = None) -> None:
         self._group = weakref.ref(group)
         self.index, self.count = dist.get_rank(), dist.get_world_size()
-        self.beside = None if beside is None else TorchGroup(beside)
+        self.beside: TorchGroup = self if beside is None else TorchGroup(beside)
         """The same processes for that thread."""
 
     def exchange(self, value: Any, /) -> list[Any]:
@@ -109,6 +109,9 @@ class TorchGroup:
                 f"process {self.index}: one of {self.count} processes that save or restore together is gone, or did "
                 f"not come: {text[:300]}"
             ) from error
+
+    def close(self, why: str = "") -> None:
+        """Do nothing: the next save has the same group, and who waits in it hears of a failure by Gloo alone."""
 
 
 _made: list[tuple[Any, TorchGroup]] = []

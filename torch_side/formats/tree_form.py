@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from parity.checkpoints.trees import (
     Opened,
     RestoreRequest,
     SavedPart,
-    SavingGroup,
     TreeForm,
     Whole,
     Written,
@@ -32,7 +31,7 @@ from torch_side.formats.dtensors import box_of, is_split, laid_like, local_of, r
 from torch_side.formats.group import TorchGroup, group_of
 from torch_side.formats.stateful import is_stateful, state_of, whole_of
 from torch_side.formats.tree_files import read_parts, write_parts
-from torch_side.formats.tree_shards import held_part, read_part, write_shards
+from torch_side.formats.tree_shards import JointFileWrite, held_part, read_part
 
 __all__ = ["TorchForm"]
 
@@ -147,17 +146,9 @@ class TorchForm(TreeForm):
         del texts
         return write_parts(draft, parts, values)
 
-    def write_together(
-        self,
-        draft: Path,
-        parts: Iterable[SavedPart],
-        values: Mapping[str, Any],
-        texts: Mapping[str, str],
-        group: SavingGroup,
-    ) -> Callable[[], Written]:
-        """Write the same files together, each process what it holds."""
-        del texts
-        return write_shards(draft, list(parts), values, self.neutral, group)
+    def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> JointFileWrite:
+        """Write the same files together, each process what it holds; nothing of it is done yet."""
+        return JointFileWrite(draft, list(parts), values, self.neutral)
 
     def read(
         self, path: Path, parts: Iterable[SavedPart], names: set[str], likes: Mapping[str, Any]

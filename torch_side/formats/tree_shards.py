@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from torch_side.formats.dtensors import box_of, copy_of, laid_like
 from torch_side.formats.pieces import ShardPiece, runs, write_at
 from torch_side.formats.tree_files import file_of, places_of, records_of
 
-__all__ = ["held_part", "read_part", "write_shards"]
+__all__ = ["JointFileWrite", "held_part", "read_part"]
 
 
 def held_part(value: DTensor, local: Tensor, values: NDArray[np.generic], live: Any) -> HeldArray:
@@ -69,38 +70,54 @@ def read_part(mapped: Tensor, like: DTensor, neutral: Any) -> HeldArray:
     return held_part(like, local, neutral(local), laid_like(like, local))
 
 
-def write_shards(
-    draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any], neutral: Any, group: SavingGroup
-) -> Callable[[], Written]:
-    """Write parts together, each to a file of its own as `write_parts` does; all processes call it.
+class JointFileWrite:
+    """Parts that all processes write together, each part to a file of its own as `write_parts` does.
 
     Args:
         draft: The new directory, in one that all processes see.
         parts: What is written.
-        values: Name of each leaf to what is written: a tensor, a `HeldArray`, or a scalar.
+        values: Name of each leaf to what is written, copies of what the program has: a tensor, a `HeldArray`, or a
+            scalar.
         neutral: Returns a tensor as an array.
-        group: The processes.
-
-    Returns:
-        What returns, in process 0, where the tensors lie.
-
-    Raises:
-        CheckpointError: Some process failed; says which.
     """
-    files = [part for part in parts if not part.is_json]
-    first = group.index == 0
-    starts = attempt_told(group, lambda: _laid_out(draft, parts, values) if first else {})[0]
 
-    def write() -> None:
+    def __init__(self, draft: Path, parts: list[SavedPart], values: Mapping[str, Any], neutral: Any) -> None:
+        self._draft, self._parts, self._values, self._neutral = draft, parts, values, neutral
+        self._files = [part for part in parts if not part.is_json]
+
+    def write(self, group: SavingGroup) -> None:
+        """Return when all processes have written what they hold.
+
+        Args:
+            group: The processes.
+
+        Raises:
+            CheckpointError: Some process failed; says which.
+        """
+        first = group.index == 0
+        laid_out = attempt_told(group, lambda: _laid_out(self._draft, self._parts, self._values) if first else {})
+        act = partial(self._write, laid_out[0], first=first)
+        attempt(group, act, lambda error: storage.reason(error, "write", self._draft))
+
+    def finish(self, texts: Mapping[str, str]) -> Written:
+        """Return, in process 0, where the tensors lie."""
+        del texts
+        found: dict[str, tuple[ByteRange, ...]] = {}
+        for part in self._files:
+            found.update(places_of(self._draft, file_of(part), records_of(part, self._values)))
+        return {}, found
+
+    def _write(self, starts: Mapping[str, Mapping[str, int]], *, first: bool) -> None:
+        draft = self._draft
         with ExitStack() as stack:
             written: dict[Path, int] = {}
             with storage.named(draft), WriteBack() as back:  # the disk begins while more is written, of all files
-                for part in files:
+                for part in self._files:
                     name = file_of(part)
                     with storage.named(draft / name):
                         opened = stack.enter_context((draft / name).open("r+b", buffering=0))
                         written[draft / name] = opened.fileno()
-                        for piece in _pieces(part, values, neutral, starts[name], first=first):
+                        for piece in _pieces(part, self._values, self._neutral, starts[name], first=first):
                             for at, run in runs(piece):
                                 write_at(opened.fileno(), run, piece.number + at)
                                 back.written(opened.fileno(), len(run))
@@ -108,19 +125,10 @@ def write_shards(
                 with storage.named(path, "fsync"):
                     os.fsync(handle)
 
-    attempt(group, write, lambda error: storage.reason(error, "write", draft))
-
-    def place() -> Written:
-        found: dict[str, tuple[ByteRange, ...]] = {}
-        for part in files:
-            found.update(places_of(draft, file_of(part), records_of(part, values)))
-        return {}, found
-
-    return place
-
 
 def _laid_out(draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     """Make the files without the bytes of tensors; return file, and name of a tensor, to where its bytes start."""
+    storage.make_directory(draft.parent)
     with storage.named(draft, "mkdir"):
         draft.mkdir()
     rooms: dict[int, Tensor] = {}

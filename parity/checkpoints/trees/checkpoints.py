@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from parity import checkpoints, storage
 from parity.checkpoints import DRAFT, ByteRange, CheckpointStore, Labels, Neutral, SaveUnderWay
-from parity.checkpoints.trees.form import TreeForm
+from parity.checkpoints.trees.form import JointWrite, TreeForm
 from parity.checkpoints.trees.joint import write_joint
 from parity.checkpoints.trees.reading import Pending, read_tree
 from parity.checkpoints.trees.snapshot import META, TreeSnapshot
@@ -41,6 +43,8 @@ class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
         self.side, self._form = form.side, form
         self.group: SavingGroup | None = None
         """The processes that save together; None where this one does it alone."""
+        self.draft = ""
+        """The name of the directory that they write to: one that failed may still be written to."""
 
     def take_spare(self) -> TreeSnapshot | None:
         """Wait, and return the snapshot of the last save, whose buffers are free."""
@@ -56,25 +60,34 @@ class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
     def _write(self, save: SaveUnderWay[TreeSnapshot]) -> None:
         storage.make_directory(self.store.path)
         draft = self.store.path / f"{DRAFT}{save.step}-{os.getpid()}"
-        if self.group is not None:
-            self._write_together(save, draft.name, self.group.beside or self.group)
-            return
         files, places = save.snapshot.write(draft, save.meta(), save.leaves())
         self._commit(save, draft, files, places)
 
-    def _write_together(self, save: SaveUnderWay[TreeSnapshot], name: str, group: SavingGroup) -> None:
-        draft = self.store.path / group.exchange(name)[0]
+    def _start(self, save: SaveUnderWay[TreeSnapshot]) -> None:
+        if self.group is None:
+            super()._start(save)
+            return
+        # A thread is handed its group: `self.group` may be that of the next save by the time that a slow one runs.
+        draft, group = self.store.path / self.draft, self.group.beside
+        with _told(group):
+            begun = save.snapshot.begin_together(draft)
+        run = partial(self._run_together, save, draft, begun, group)
+        try:
+            self._background.start(run, f"save-{save.step}", save.snapshot.size)
+        except OSError:  # no thread can be had, and those of the other processes wait for this one
+            run()
 
+    def _run_together(
+        self, save: SaveUnderWay[TreeSnapshot], draft: Path, begun: JointWrite, group: SavingGroup
+    ) -> None:
         def finish(files: Mapping[str, FileDigest], places: Mapping[str, tuple[ByteRange, ...]]) -> None:
             self._commit(save, draft, files, places)
 
-        write_joint(self._form, save, save.meta(), draft, group, finish)
-
-    def _start(self, save: SaveUnderWay[TreeSnapshot]) -> None:
-        if self.group is None or self.group.beside is not None:
-            super()._start(save)
-        else:  # what these processes tell each other goes through the thread that computes
-            self._run(save)
+        with _told(group):
+            with self._failing(save):
+                write_joint(self._form, save, save.meta(), draft, begun, group, finish)
+            group.close()
+        self._spare = save.snapshot
 
     def _abort(self) -> None:
         """Remove what a failed save left; of several processes the first does, when none writes to it any more."""
@@ -89,3 +102,13 @@ class TreeCheckpoints(checkpoints.Checkpoints[Any, Pending, TreeSnapshot]):
 
     def _reason(self, error: Exception, step: int) -> str:
         return self._form.reason(error, self.store.path / str(step))
+
+
+@contextmanager
+def _told(group: SavingGroup) -> Iterator[None]:
+    """Tell the other processes of what ends this one's part of a save, as their threads wait for it."""
+    try:
+        yield
+    except BaseException as error:
+        group.close(str(error) or type(error).__name__)
+        raise

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from parity.checkpoints.trees.nodes import ArrayType, Branch, Node, Opened, Whol
 from parity.checkpoints.trees.together import SavingGroup
 from parity.storage import FileDigest
 
-__all__ = ["SavedPart", "TreeForm", "Written", "parts_of", "sealed_name"]
+__all__ = ["JointWrite", "SavedPart", "TreeForm", "Written", "parts_of", "sealed_name"]
 
 Written = tuple[dict[str, FileDigest], dict[str, tuple[ByteRange, ...]]]
 """Digests of those files that were digested while they were written, and name of a leaf to where its bytes lie."""
@@ -65,6 +65,27 @@ def parts_of(node: Node, *, items: bool) -> list[SavedPart]:
 def sealed_name(name: str) -> str:
     """Return the name of a leaf in a seal; a tree that is one leaf is called `tree`."""
     return name or "tree"
+
+
+class JointWrite(Protocol):
+    """What several processes have begun to write together, and end in whichever thread."""
+
+    def write(self, group: SavingGroup, /) -> None:
+        """Return when all processes have written what they hold; all call it.
+
+        Args:
+            group: The processes, for this thread.
+
+        Raises:
+            CheckpointError: Some process failed; none writes any more.
+        """
+
+    def finish(self, texts: Mapping[str, str], /) -> Written:
+        """Finish the files, which process 0 alone does; returns what `TreeForm.write` does.
+
+        Args:
+            texts: Name of each array in the seal to its digest.
+        """
 
 
 class TreeForm(ABC):
@@ -150,28 +171,16 @@ class TreeForm(ABC):
             texts: Name of each array in the seal to its digest.
         """
 
-    def write_together(
-        self,
-        draft: Path,
-        parts: Iterable[SavedPart],
-        values: Mapping[str, Any],
-        texts: Mapping[str, str],
-        group: SavingGroup,
-    ) -> Callable[[], Written]:
-        """Do what `write` does, with the other processes: each writes what it holds.
+    def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> JointWrite:
+        """Begin what `write` does, with other processes: each writes what it holds. They are not asked.
+
+        Called in the thread that computes; what is to be copied of live arrays is copied when it returns. What fails
+        is raised when the processes meet, by what is returned.
 
         Args:
             draft: As of `write`, in a directory that all processes see.
             parts: As of `write`.
             values: As of `write`; a `HeldArray` for what lies in several processes.
-            texts: As of `write`.
-            group: The processes.
-
-        Returns:
-            A function that process 0 calls to finish the files; it returns what `write` does.
-
-        Raises:
-            CheckpointError: Some process failed.
         """
         raise NotImplementedError
 

@@ -18,11 +18,11 @@ from parity import storage
 from parity.checkpoints import FILE, LONE, ByteRange, SaveUnderWay, Seal, read_seal, require_leaves, require_verified
 from parity.checkpoints.trees.document import to_json
 from parity.checkpoints.trees.fit import RestoredTree
-from parity.checkpoints.trees.form import TreeForm
+from parity.checkpoints.trees.form import JointWrite, TreeForm
 from parity.checkpoints.trees.nodes import Branch, LeafNode, Node, leaves
 from parity.checkpoints.trees.reading import Pending
 from parity.checkpoints.trees.snapshot import META, TreeSnapshot
-from parity.checkpoints.trees.together import SavingGroup, agree, attempt, digest_held
+from parity.checkpoints.trees.together import SavingGroup, agree, attempt, attempt_alike, digest_held
 from parity.state import TrainingState, leaf_digests, orders_of
 from parity.storage import FileDigest
 
@@ -41,8 +41,11 @@ def snapshot_joint(
     *,
     items: bool,
     spare: TreeSnapshot | None = None,
-) -> TreeSnapshot:
+) -> tuple[TreeSnapshot, str]:
     """Return the snapshot of a tree that several processes save, when all have one of the same tree.
+
+    Beside it is a text that is the same in all processes and that no other save has, for names. All meet once, and
+    again only where they are to be told what differs: a program waits for this.
 
     Args:
         form: The framework's part.
@@ -56,22 +59,16 @@ def snapshot_joint(
     Raises:
         CheckpointError: A process cannot save its tree, or has another one; names the leaves and the processes.
     """
+    made: list[TreeSnapshot] = []
 
-    def taken() -> TreeSnapshot:
+    def taken() -> Mapping[str, str]:
         if group.index == 0:
             check()
-        return TreeSnapshot(form, tree, items=items, spare=spare)
+        made.append(TreeSnapshot(form, tree, items=items, spare=spare))
+        return _said(made[0])
 
-    agree(group, "save", given)
-    snapshot = attempt(group, taken)
-    texts, held = snapshot.texts(), snapshot.held
-    own = {"the containers": json.dumps(to_json(_bare(snapshot.node)))}
-    own = {name: storage.digest_bytes(text.encode()).digest for name, text in own.items()}
-    for name, leaf in leaves(snapshot.node).items():
-        sealed = name or "tree"
-        own[sealed] = texts.get(sealed) or (f"a part of {leaf.value}" if sealed in held else repr(leaf.value))
-    agree(group, "save", own)
-    return snapshot
+    token = attempt_alike(group, "save", given, taken)
+    return made[0], token
 
 
 def write_joint(
@@ -79,17 +76,19 @@ def write_joint(
     save: SaveUnderWay[TreeSnapshot],
     meta: dict[str, Any],
     draft: Path,
+    begun: JointWrite,
     group: SavingGroup,
     commit: SealDraft,
 ) -> None:
-    """Write and commit a checkpoint together; all processes call it.
+    """End what `TreeSnapshot.begin_together` began, and commit the checkpoint; all processes call it.
 
     Args:
         form: The framework's part.
         save: The save, of which each process has its own snapshot.
         meta: What the JSON file of the checkpoint holds.
         draft: The directory of the draft, the same in all, in one that they all see.
-        group: The processes.
+        begun: What was begun there.
+        group: The processes, for this thread.
         commit: Called in process 0 when all have written.
 
     Raises:
@@ -97,14 +96,14 @@ def write_joint(
         SaveError: What follows the commit failed.
     """
     snapshot = save.snapshot
+    begun.write(group)
     arrays = {**snapshot.texts(), **digest_held(snapshot.held, group, {})}
     scalars = leaf_digests(TrainingState(arrays={}, scalars=dict(save.scalars)))
     save.put_leaves({name: {**arrays, **scalars}[name] for name in (*snapshot.names, *scalars)})
-    written = snapshot.write_together(draft, save.leaves(), group)
 
     def finish() -> None:
         if group.index == 0:
-            files, places = written()
+            files, places = begun.finish(save.leaves())
             storage.write_file(draft / META, json.dumps(meta), sync=False)  # a commit does
             commit(files, places)
 
@@ -149,6 +148,17 @@ def restore_joint(
     step = None if seal is None or seal.spec_hash == LONE else seal.step
     metric = None if seal is None or seal.spec_hash == LONE else seal.metric
     return attempt(group, lambda: pending.take_over(values, step, metric))
+
+
+def _said(snapshot: TreeSnapshot) -> dict[str, str]:
+    """Return what has to be the same in all processes that save a tree, by names for messages."""
+    texts, held = snapshot.texts(), snapshot.held
+    containers = json.dumps(to_json(_bare(snapshot.node)))
+    own = {"the containers": storage.digest_bytes(containers.encode()).digest}
+    for name, leaf in leaves(snapshot.node).items():
+        sealed = name or "tree"
+        own[sealed] = texts.get(sealed) or (f"a part of {leaf.value}" if sealed in held else repr(leaf.value))
+    return own
 
 
 def _bare(node: Node) -> Node:

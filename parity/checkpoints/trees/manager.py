@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from parity import policy, storage
-from parity.checkpoints import CheckpointStore, read_pointer, read_seal, steadily
+from parity.checkpoints import DRAFT, CheckpointStore, read_pointer, read_seal, steadily
 from parity.checkpoints.trees.checkpoints import TREES, TreeCheckpoints
 from parity.checkpoints.trees.fit import Reference, RestoredTree, RestoreRequest
 from parity.checkpoints.trees.form import TreeForm
@@ -64,7 +64,8 @@ class CheckpointManager(ABC):
     """Checkpoints by step, each of named items; a context manager.
 
     One process at a time saves to a directory, or several together (docs/scale.md); any number restore. A save copies
-    the items and returns; a thread writes them, and the next save, `wait` or `close` raises what went wrong.
+    the items and returns; a thread writes them, and the next save, `wait` or `close` raises what went wrong. What is
+    under way when a process is killed is lost; when `wait` has returned, it is durable.
 
     Args:
         directory: A local directory; it need not exist. Checkpoints are `checkpoints/<step>` in it. Or the URL of a
@@ -157,6 +158,7 @@ class CheckpointManager(ABC):
             return True
         self._open()
         spare = self._checkpoints.take_spare()  # the save before is in its place now
+        self._checkpoints.group = None
         self._require_kept(number, value)
         snapshot = TreeSnapshot(self._form(), dict(items), items=True, spare=spare)
         self._checkpoints.save(number, snapshot, {"counters.step": number, **snapshot.scalars()}, value)
@@ -269,8 +271,8 @@ class CheckpointManager(ABC):
         """Save items with other processes; process 0 has the lock, and decides what stays."""
         if self._stored is not None:
             raise CheckpointError(f"{self._stored.url}: {TOGETHER_AT_A_STORE}")
-        self._checkpoints.group = group
         spare = self._checkpoints.take_spare()
+        self._checkpoints.group = group  # no thread has that of the save before any more
 
         def check() -> None:
             self._open()
@@ -279,7 +281,8 @@ class CheckpointManager(ABC):
             self._require_kept(step, metric)
 
         given = {"the directory": str(self.directory), "the step": str(step), "the metric": repr(metric)}
-        snapshot = snapshot_joint(self._form(), dict(items), group, given, check, items=True, spare=spare)
+        snapshot, token = snapshot_joint(self._form(), dict(items), group, given, check, items=True, spare=spare)
+        self._checkpoints.draft = f"{DRAFT}{step}-{token}"
         self._checkpoints.save(step, snapshot, {"counters.step": step, **snapshot.scalars()}, metric)
         self._holds_some = True
 

@@ -99,7 +99,7 @@ def _save_jointly(form: TreeForm, target: Path, tree: Any, group: SavingGroup) -
     """Save a tree with other processes; process 0 has the draft, and the others write into it."""
     first = group.index == 0
     given = {"the directory": str(target)}
-    snapshot = snapshot_joint(form, tree, group, given, lambda: _require_new(target), items=False)
+    snapshot, _ = snapshot_joint(form, tree, group, given, lambda: _require_new(target), items=False)
     scalars = snapshot.scalars()
     save = SaveUnderWay(step=0, metric=None, saved_at=time.time(), snapshot=snapshot, scalars=scalars)
     with ExitStack() as stack:
@@ -116,7 +116,8 @@ def _save_jointly(form: TreeForm, target: Path, tree: Any, group: SavingGroup) -
             commit(draft, target, save.seal(form.side, LONE, files, places))
 
         try:
-            write_joint(form, save, {"scalars": scalars}, draft, group, finish)
+            begun = snapshot.begin_together(draft)
+            write_joint(form, save, {"scalars": scalars}, draft, begun, group, finish)
         except SaveError as error:
             raise CheckpointError(f"{target} is saved, but work after it failed: {error}") from error
         except CheckpointError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 from parity import storage
 from parity.checkpoints import Neutral
 from parity.checkpoints.trees.document import is_scalar, to_json
-from parity.checkpoints.trees.form import TreeForm, Written, parts_of, sealed_name
+from parity.checkpoints.trees.form import JointWrite, TreeForm, Written, parts_of, sealed_name
 from parity.checkpoints.trees.nodes import ArrayType, Branch, LeafNode, Node, leaves, walk
-from parity.checkpoints.trees.together import HeldArray, SavingGroup
+from parity.checkpoints.trees.together import HeldArray
 from parity.errors import CheckpointError
 from parity.state import TrainingState, leaf_digests, memory_orders
 
@@ -102,21 +101,13 @@ class TreeSnapshot:
         storage.write_file(draft / META, json.dumps(meta))
         return made
 
-    def write_together(self, draft: Path, texts: dict[str, str], group: SavingGroup) -> Callable[[], Written]:
-        """Write the files of all parts with the other processes: all but the JSON file, and the seal.
+    def begin_together(self, draft: Path) -> JointWrite:
+        """Begin to write the files of all parts with the other processes: all but the JSON file, and the seal.
 
         Args:
             draft: As of `write`, in a directory that all processes see.
-            texts: As of `write`.
-            group: The processes.
-
-        Returns:
-            A function that process 0 calls to finish the files; it returns what `write` does.
-
-        Raises:
-            CheckpointError: Some process failed.
         """
-        return self._form.write_together(draft, parts_of(self.node, items=self._items), self.values, texts, group)
+        return self._form.begin_together(draft, parts_of(self.node, items=self._items), self.values)
 
 
 def described(node: Node, form: TreeForm, problem: str) -> Node:

@@ -7,6 +7,7 @@ nobody waits for one that has given up.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -25,6 +26,7 @@ __all__ = [
     "SavingGroup",
     "agree",
     "attempt",
+    "attempt_alike",
     "attempt_told",
     "digest_held",
 ]
@@ -49,14 +51,21 @@ class SavingGroup(Protocol):
         """Return the number of processes; at least two."""
 
     @property
-    def beside(self) -> SavingGroup | None:
-        """Return the same processes for a thread beside the one that computes; None where only that one may ask."""
+    def beside(self) -> SavingGroup:
+        """Return the same processes for a thread beside the one that computes, which asks for it."""
 
     def exchange(self, value: Any, /) -> list[Any]:
         """Return the values of all processes, in their order; each gives one, which must be JSON.
 
         Raises:
             CheckpointError: A process is gone.
+        """
+
+    def close(self, why: str = "") -> None:
+        """End what a thread beside the one that computes tells the others.
+
+        Args:
+            why: What this process failed by, where the others may be waiting for it and can be told.
         """
 
 
@@ -174,6 +183,48 @@ def attempt_told(
     return [value for _, value in every]
 
 
+def attempt_alike(
+    group: SavingGroup, what: str, given: Mapping[str, str], act: Callable[[], Mapping[str, str]]
+) -> str:
+    """Have all processes do something that has to come out the same in each; they meet once if it does.
+
+    Args:
+        group: The processes.
+        what: What they do, for the message.
+        given: Name to text, of everything that has to be the same before.
+        act: What this process does; returns likewise what has to be the same then.
+
+    Returns:
+        A text that is the same in all processes, and that no other call returns.
+
+    Raises:
+        CheckpointError: They differ, or it failed in some process; names what, and in which processes.
+    """
+    failure: Exception | None = None
+    own: Mapping[str, str] | None = None
+    try:
+        own = act()
+    except Exception as error:  # as in `attempt_told`
+        failure = error
+    packed = None if failure is None else _packed(failure, storage.reason)
+    every = group.exchange([_digest(given), packed, own and _digest(own), secrets.token_hex(4)])
+    if len({before for before, *_ in every}) > 1:
+        agree(group, what, given)
+    for index, (_, failed, *_) in enumerate(every):
+        if failed is not None:
+            raise _unpacked(index, failed) from failure
+    if len({after for *_, after, _ in every}) > 1:
+        agree(group, what, own or {})
+    token: str = every[0][-1]
+    return token
+
+
+def _digest(texts: Mapping[str, str]) -> str:
+    """Return the digest of names and texts in their order."""
+    whole = "\n".join(f"{name}\0{text}" for name, text in texts.items())
+    return storage.digest_bytes(whole.encode()).digest
+
+
 def _packed(error: Exception, reason: Callable[[BaseException], str]) -> dict[str, Any]:
     if isinstance(error, CheckpointError):
         lines = str(error).split("\n")[0]
@@ -202,8 +253,7 @@ def agree(group: SavingGroup, what: str, own: Mapping[str, str]) -> None:
     Raises:
         CheckpointError: They differ; names what, and in which processes.
     """
-    whole = "\n".join(f"{name}\0{text}" for name, text in own.items())
-    texts = group.exchange(storage.digest_bytes(whole.encode()).digest)
+    texts = group.exchange(_digest(own))
     if len(set(texts)) == 1:
         return
     every = group.exchange(dict(own))
