@@ -6,7 +6,9 @@ import tomllib
 import jax
 import numpy as np
 import pytest
+import torch
 from flax import nnx
+from torch import nn
 
 from parity.checks.models import map_models
 from parity.checks.models.draws import symmetric
@@ -267,3 +269,25 @@ def test_leaves_of_one_shape_that_do_something_else_are_not_sure_for_being_the_l
     assert found.verdict != "holds"
     [row] = [row for row in found.found.rows if "shift" in row.first]
     assert not row.sure
+
+
+def test_leaves_of_unequal_numbers_of_axes_in_one_leaf_have_no_row_and_are_no_crash():
+    class Apart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(1, 5)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    class Together(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.both = nn.Parameter(torch.randn(5, 2))
+
+        def forward(self, x):
+            return x @ self.both[:, :1].T + self.both[:, 1]
+
+    found = map_models(torch=[Apart, Together], inputs="f[4,1]")
+    assert found.verdict == "inconclusive"
+    assert "no row of RULES.toml says it" in found.text()

@@ -5,23 +5,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from parity.contract import Evaluation, Inputs, Weigh, call_with
 from parity.errors import SpecError
 from torch_side.probes.calls import Calls, arrays_in
 from torch_side.probes.islands import Islands
 from torch_side.probes.programs import TorchProgram
+from torch_side.probes.statistics import statistics_of
 
 __all__ = ["open_model"]
-
-_STATISTICS = ("running_mean", "running_var")
 
 
 def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapping[str, Any], inputs: Inputs
@@ -34,7 +33,8 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
         made: A module, a class of modules, or a function that returns one.
         args: What a class or a function is called with; it is built in float64.
         kwargs: The same, by name.
-        inputs: Not looked at: a module of PyTorch is built without them.
+        inputs: It is called with them once: buffers that a normalisation takes then are running statistics. A module
+            is built without them, and where there are none yet, such buffers are known by PyTorch's names.
 
     Raises:
         SpecError: It cannot be built, or is no module.
@@ -72,7 +72,7 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
                 option, f"{name} has a complex parameter, {path}: complex leaves are not compared; "
                 "hold its real and imaginary parts as leaves (torch.view_as_complex joins them)"
             )  # fmt: skip
-    return TorchProbe(name, module.double().eval(), notes)
+    return TorchProbe(name, module.double().eval(), notes, inputs)
 
 
 class TorchProbe:
@@ -80,7 +80,7 @@ class TorchProbe:
 
     framework = "torch"
 
-    def __init__(self, name: str, module: nn.Module, notes: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, module: nn.Module, notes: Sequence[str] = (), inputs: Inputs = ()) -> None:
         self.name, self.module, self.notes = name, module, tuple(notes)
         first: dict[int, str] = {}
         ties: dict[str, tuple[str, ...]] = {}
@@ -93,21 +93,14 @@ class TorchProbe:
                 ties[known] = (*ties.get(known, ()), path)
             else:
                 leaves[path] = parameter
-        # a batch norm that a user wrote has both as buffers under the names of PyTorch's own
-        statistics = {
-            f"{path}.{word}".lstrip(".")
-            for path, one in module.named_modules()
-            if isinstance(one, _NormBase) or set(_STATISTICS) <= set(dict(one.named_buffers(recurse=False)))
-            for word in _STATISTICS
-            if getattr(one, word, None) is not None
-        }
+        statistics = statistics_of(module, None if not inputs else partial(_called, module, inputs))
         self.fixed = tuple(path for path, _ in module.named_buffers() if path not in statistics)
         leaves |= {path: one for path, one in module.named_buffers() if path in statistics}
         self._leaves = leaves
         self.frozen = frozenset(path for path in leaves if path not in statistics and not leaves[path].requires_grad)
         self.stopped: frozenset[str] = frozenset()
         self.leaves = {path: one.detach().to(torch.float64).numpy().copy() for path, one in leaves.items()}
-        self.ties, self.statistics = ties, frozenset(statistics)
+        self.ties, self.statistics = ties, statistics
         self.collections: Mapping[str, str] = {}
         self.dropped: tuple[float, ...] = ()
         self._modules = dict(module.named_modules())
@@ -213,6 +206,17 @@ class TorchProbe:
             if not name.startswith("_") and name != "training" and _is_setting(value)
         }
         return found
+
+
+def _called(module: nn.Module, inputs: Inputs) -> Any:
+    """Return what a module in float64 returns."""
+    args, kwargs = call_with(inputs)
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        return module(*map(_tensor, args), **{name: _tensor(one) for name, one in kwargs.items()})
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _is_setting(value: Any) -> bool:

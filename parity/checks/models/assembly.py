@@ -131,7 +131,7 @@ def _candidates(
                 for end in _ended(shape, ends):
                     yield sources, (join, *turn, *end)
     for axis in range(len(shapes[0])):
-        if len({one[:axis] + one[axis + 1 :] for one in shapes}) == 1:
+        if len({(len(one), one[:axis] + one[axis + 1 :]) for one in shapes}) == 1:
             whole = np.concatenate([start[leaf] for leaf in sources], axis)
             steps = _viewed(whole, [truth[leaf] for leaf in targets])
             yield from ((sources, (Join(axis), *some)) for some in steps)
