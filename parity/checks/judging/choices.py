@@ -19,9 +19,16 @@ from typing import NamedTuple
 from parity.capture import Leaf
 from parity.checks.judging.deciding import decided_by, flags_behind, flags_of
 from parity.checks.judging.for_people import is_for_people
-from parity.checks.judging.guards import guarded, is_plain, is_plain_statement
 from parity.checks.judging.ordering import identifiers
-from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
+from parity.checks.judging.syntax import (
+    by_function,
+    guarded,
+    is_plain,
+    is_plain_statement,
+    is_written_out,
+    names_in,
+    source_tree,
+)
 from parity.checks.judging.tables import is_table
 from parity.checks.judging.usage import Use
 from parity.checks.running import INVERSE, Turn, place_of

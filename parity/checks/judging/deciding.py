@@ -7,9 +7,15 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from parity.checks.judging.for_people import is_only_shown
-from parity.checks.judging.guards import guarded, is_plain_statement
 from parity.checks.judging.messages import is_message
-from parity.checks.judging.syntax import by_function, is_written_out, names_in, source_tree
+from parity.checks.judging.syntax import (
+    by_function,
+    guarded,
+    is_plain_statement,
+    is_written_out,
+    names_in,
+    source_tree,
+)
 from parity.checks.judging.tables import is_table
 from parity.checks.running import called_name
 

@@ -16,8 +16,8 @@ from parity.checks.judging.counting import (
     shows_another_step,
     without_leftovers,
 )
-from parity.checks.judging.equal_again import is_cleared_next, is_kept_loss, is_without_effect
 from parity.checks.judging.evidence import LATER, RANK, Evidence, TwoStates, Uninterrupted, after_resume
+from parity.checks.judging.later_steps import is_cleared_next, is_kept_loss, is_without_effect
 from parity.checks.judging.ordering import DATA, find_replaced, identifiers, is_taken
 
 __all__ = ["Differences"]

@@ -15,7 +15,6 @@ from dataclasses import replace
 from parity.capture import NOT_BEGUN, Leaf, StateSnapshot, root_of
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
-from parity.checks.judging.equal_again import is_cleared_next
 from parity.checks.judging.evidence import (
     LATER,
     Asked,
@@ -26,7 +25,7 @@ from parity.checks.judging.evidence import (
     after_resume,
     both_runs,
 )
-from parity.checks.judging.once import done_again
+from parity.checks.judging.later_steps import done_again, is_cleared_next, is_filled_otherwise, shortened
 from parity.checks.judging.ordering import (
     DATA,
     earliest,
@@ -41,7 +40,6 @@ from parity.checks.judging.ordering import (
 )
 from parity.checks.judging.otherwise import differs_otherwise
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
-from parity.checks.judging.shortened import is_filled_otherwise, shortened
 from parity.checks.running import Mark, Trace
 
 __all__ = ["align", "judge_resumed", "judge_same", "varying"]
