@@ -78,6 +78,16 @@ CLOSED = {
                     self.top, self.best = p.grad.norm().item(), name
             print(self.best)
     """,
+    "a function of a library under another name": """
+    import numpy as arrays
+    class Own:
+        def add(self, x):
+            self.top = arrays.maximum(self.top, x)
+            if self.top > 5:
+                self.rows = self.rows[-2:]
+                self.top = arrays.sqrt(self.top)
+            print(self.rows)
+    """,
     "a filter of logging": """
     import logging
     class Filter(logging.Filter):
@@ -135,6 +145,30 @@ REACHING = {
                 self.rows[0] = self.rng.random()
         def batch(self, data):
             return data[self.rng.randint(0, 5)]
+    """,
+    "an object called as a library mostly is": """
+    import own as np
+    class Own:
+        def add(self, x):
+            if self.trims > 5:
+                self.rows = self.rows[-2:]
+            return print(np.maximum(self.rows, x))
+    """,
+    "a library that is set otherwise": """
+    import numpy as np
+    class Own:
+        def add(self, np):
+            if self.trims > 5:
+                self.rows = self.rows[-2:]
+            self.top = np.maximum(self.rows, 0)
+    """,
+    "a library that fills what it is given": """
+    import numpy as np
+    class Own:
+        def add(self, model):
+            if self.trims > 5:
+                self.rows = self.rows[-2:]
+            self.top = np.multiply(model, self.rows, out=model)
     """,
     "a property": """
         @property

@@ -42,8 +42,11 @@ _PURE = frozenset(
 )  # fmt: skip
 """Functions of Python itself that give a value of their arguments and do nothing else."""
 
-_LIBRARIES = ("math", "np", "numpy", "statistics", "time", "datetime")
-"""Modules, as they are mostly called, whose functions give values."""
+_LIBRARIES = frozenset(("math", "numpy", "statistics", "time", "datetime"))
+"""Modules whose functions give values, unless they are told where to put them."""
+
+_FILLS = frozenset(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))
+"""Functions of NumPy that change what they are given."""
 
 _READS = frozenset(
     ("abs", "argmax", "argmin", "clone", "copy", "count", "cpu", "detach", "endswith", "float", "format", "get",
@@ -154,6 +157,19 @@ def _index(files: tuple[str, ...]) -> _SourceIndex:
                         foreign |= {*_ATTRIBUTES_OF_LOGGING}
     defined = {one.name for file in files for one in ast.walk(source_tree(file)) if isinstance(one, ast.FunctionDef)}
     return _SourceIndex(parents, trees, loads, frozenset(defined), frozenset(foreign))
+
+
+@functools.lru_cache(maxsize=64)
+def _imported(tree: ast.Module) -> frozenset[str]:
+    """Return the names that a file gives such modules; one that it also sets otherwise is none."""
+    found = {
+        one.asname or one.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for one in node.names
+        if one.name in _LIBRARIES
+    }
+    return frozenset(found.difference(*bound_names(tree).values()))
 
 
 class _Follow:
@@ -338,8 +354,10 @@ class _Follow:
         match call.func:
             case ast.Name(id=name):
                 return name in _PURE and name not in self._index.defined
-            case ast.Attribute(value=ast.Name(id=module)) if module in _LIBRARIES:
-                return True
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module in _imported(
+                self._index.trees[id(call)][1]
+            ):
+                return name not in _FILLS and not any(one.arg in ("out", None) for one in call.keywords)
             case ast.Attribute() as method:
                 return self._is_known(method, _READS)
         return False
