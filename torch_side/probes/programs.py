@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
 from parity.contract import OperationEdit, ProgramOperation
+from parity.errors import SpecError
 from torch_side.probes.calls import arrays_in
 from torch_side.probes.settings import other_settings
 
@@ -43,7 +44,7 @@ class TorchProgram:
         """Whether gradients are recorded, which a function that takes some itself needs."""
         try:
             self._begin(None)
-        except RuntimeError:  # of autograd, where nothing was recorded; any other one is raised again
+        except (RuntimeError, SpecError):  # of autograd, where nothing was recorded; any other is raised again
             self._graded = True
             self._begin(None)
 
