@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
+from jax.interpreters import partial_eval
 from numpy.typing import NDArray
 
 from jax_side.probes.arithmetic import by_numpy
@@ -43,7 +44,7 @@ class JaxProgram:
 
     def __init__(self, function: Callable[..., Any], *args: Any) -> None:
         with jax.enable_x64(True):
-            self._closed = jax.make_jaxpr(function)(*args)
+            self._closed = _without_dead(jax.make_jaxpr(function)(*args))
             self._args = jax.tree.leaves(args)
         self.complete = _count(self._closed.jaxpr) <= MOST
         self.operations: tuple[ProgramOperation, ...] = ()
@@ -264,6 +265,12 @@ def _plain(value: Any) -> NDArray[Any] | None:
 def _wide(value: Any) -> NDArray[Any]:
     array = np.asarray(value)
     return array.astype(np.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
+
+
+def _without_dead(closed: Any) -> Any:
+    """Return a trace without what none of its results is made of: it would pass for what the other program has."""
+    jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+    return closed.replace(jaxpr=jaxpr)
 
 
 def _count(jaxpr: Any) -> int:

@@ -432,3 +432,17 @@ def test_a_loss_that_takes_gradients_itself_is_traced() -> None:
     said = _of_draws(trainer, port, _DRAWS)
     assert "10 here" in said
     assert "4 there" in said
+
+
+def test_differences_along_another_axis_beside_a_slice_of_something_else_and_dead_code() -> None:
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return b[:, 1:].sum() + ((a[:, 1:] - a[:, :-1]) ** 2).mean()  # one line, three slices
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        other = ((a[:, 1:] - a[:, :-1]) ** 2).mean()  # nothing takes it
+        other = ((a[1:] - a[:-1]) ** 2).mean()
+        return b[:, 1:].sum() + other
+
+    said = _of_draws(trainer, port, _DRAWS)
+    assert "__getitem__ with places of axis 1 here" in said
+    assert "of axis 0 there" in said

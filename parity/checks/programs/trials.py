@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,15 +55,16 @@ class ProgramTrial:
         self.end = 0.0
 
     def groups(self, at: int, *, whole: bool = True) -> list[list[int]]:
-        """Return an operation alone, and with those of its kind: of its line, and of the whole program too."""
+        """Return an operation alone, and with those of its kind: that take the same in its line, of it, of all."""
         one = self.operations[at]
         same = [
             other for other, two in enumerate(self.operations)
             if two.kind == one.kind and len(two.inputs) == len(one.inputs) and dict(two.numbers) == dict(one.numbers)
         ]  # fmt: skip
         line = [other for other in same if self.operations[other].place == one.place]
+        taking = [other for other in line if _share(self.operations[other].inputs[:1], one.inputs[:1])]
         groups = [[at]]
-        for more in (line, same) if whole else (line,):
+        for more in (taking, line, same) if whole else (taking, line):
             if len(more) > len(groups[-1]):
                 groups.append(more)
         return groups
@@ -95,3 +97,10 @@ class ProgramTrial:
     def explanation(self, change: OperationChange, at: int, edits: Mapping[int, OperationEdit]) -> Explanation:
         sides = (change.own, change.other) if self.side == 0 else (change.other, change.own)
         return Explanation(change.topic, *sides, self.operations[at].place, self.side, change.rank, edits)
+
+
+def _share(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:
+    """Return whether two operations begin with the same value, as both ends of a difference do."""
+    return all(
+        one.shape == other.shape and np.array_equal(one, other) for one, other in zip(first, second, strict=True)
+    )
