@@ -57,6 +57,14 @@ def kill_often(server: Server, home: Path, kills: int) -> None:
     assert told > kills
 
 
+def settle(server: Server) -> None:
+    """Wait until what a stopped process had sent is answered: done by a later clock, it would renew the lease."""
+    seen = -1
+    while seen != len(server.requests):
+        seen = len(server.requests)
+        time.sleep(0.25)
+
+
 def stop_and_wake(server: Server, home: Path, times: int) -> None:
     draw = random.Random(6)
     for number in range(times):
@@ -65,6 +73,7 @@ def stop_and_wake(server: Server, home: Path, times: int) -> None:
         first_line(one)
         time.sleep(draw.uniform(0, 0.1))
         one.send_signal(signal.SIGSTOP)
+        settle(server)
         now = server.memory.now
         server.memory.now = lambda now=now: now() + 10  # type: ignore[method-assign,misc]
         two = start(url, home / f"two{number}", "two", 1000, seconds=60)
