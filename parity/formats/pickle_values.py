@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -42,16 +43,16 @@ class Outside:
         return None
 
 
-class Completed:
+class Completed(ABC):
     """What later opcodes complete by its state, such as an array that is made empty."""
 
+    @abstractmethod
     def set_state(self, state: Any) -> None:
         """Take the state."""
-        raise NotImplementedError
 
+    @abstractmethod
     def completed(self) -> Any:
         """Return what it is at the end of the pickle."""
-        raise NotImplementedError
 
 
 def as_dict(pairs: Any = ()) -> dict[Any, Any]:

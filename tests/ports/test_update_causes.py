@@ -380,21 +380,10 @@ def test_a_momentum_that_is_a_step_ahead_is_told_as_one():
     assert "off by one" not in other
 
 
-def plateaued(rates):
-    """Return SGD by rates that the state tells, the one that is used next."""
-
-    def rule(state, grads, at):
-        for leaf, grad in grads.items():
-            state["params"][leaf] = state["params"][leaf] - rates[at - 1] * grad
-        state["optimizer"] = {"lr.0": np.array(rates[at])}
-
-    return rule, lambda params: {"optimizer": {"lr.0": np.array(rates[0])}}
-
-
 def test_a_rate_that_falls_at_each_step_more_is_not_off_by_one():
     (here, slots), (there, others) = (
-        plateaued([1, 1, 1, 0.5, 0.5, 0.25, 0.25]),
-        plateaued([1, 1, 0.5, 0.25, 0.125, 0.1, 0.1]),
+        scheduled([1, 1, 1, 0.5, 0.5, 0.25, 0.25]),
+        scheduled([1, 1, 0.5, 0.25, 0.125, 0.1, 0.1]),
     )
     said = update_cause(walk_of(here, there, (slots, others), steps=6))
     assert said.startswith("schedule: the rates part at update 3: 0.5 there, 1 here (0.5 times); then 0.25, 0.125")

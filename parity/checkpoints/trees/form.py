@@ -171,6 +171,7 @@ class TreeForm(ABC):
             texts: Name of each array in the seal to its digest.
         """
 
+    @abstractmethod
     def begin_together(self, draft: Path, parts: Iterable[SavedPart], values: Mapping[str, Any]) -> JointWrite:
         """Begin what `write` does, with other processes: each writes what it holds. They are not asked.
 
@@ -182,7 +183,6 @@ class TreeForm(ABC):
             parts: As of `write`.
             values: As of `write`; a `HeldArray` for what lies in several processes.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def read(
