@@ -446,3 +446,19 @@ def test_differences_along_another_axis_beside_a_slice_of_something_else_and_dea
     said = _of_draws(trainer, port, _DRAWS)
     assert "__getitem__ with places of axis 1 here" in said
     assert "of axis 0 there" in said
+
+
+def test_what_is_left_out_on_both_sides_is_no_cause() -> None:
+    """Any two programs are equal without what differs in each; left out on one side, it is what differs."""
+
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (torch.tanh(a) + 0.1 * torch.sin(b @ w)) @ w
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        return (jnp.tanh(a) @ w) + 0.1 * jnp.exp(-(b * b))
+
+    def without(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.tanh(a) @ w
+
+    assert not _of_draws(trainer, port, _DRAWS)
+    assert _of_draws(trainer, without, _DRAWS).startswith("left out: add is applied here")
