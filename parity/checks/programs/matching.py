@@ -74,8 +74,7 @@ class Candidates:
     """Operations of a program at which a change may make it another one."""
 
     parted: list[int]
-    """Those whose results the other has not: first those from which the end is reached by such values alone, and of
-    them those of which it has all that goes in."""
+    """Those whose results the other has not, those first of which it has all that goes in."""
     before: list[int]
     """Those whose results the other has, and of which a parted one is made."""
     moved: list[int]
@@ -120,43 +119,7 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         if a.size > 1 and known.has(np.asarray(a, np.float64)) and not known.has_in_order(np.asarray(a, np.float64))
     ]
     numbers = frozenset(number for one in theirs for number in one.numbers.values())
-    behind = _behind(mine, known)
-    parted = sorted([*first, *later], key=lambda at: at not in behind)
-    return Candidates(parted, before[::-1], moved, wanted, numbers)
-
-
-def _behind(operations: Sequence[ProgramOperation], known: KnownValues) -> frozenset[int]:
-    """Return the operations from which the last one is reached by values alone that the other program has not.
-
-    What a library computes inside one call is in the other program many operations, none of whose results the first
-    has; where what they come to is a value of both, none of them is what differs, and they are tried last.
-
-    Args:
-        operations: Of a program.
-        known: Values of the other.
-
-    Returns:
-        Their places; all of them where it is not seen what makes a value.
-    """
-    makers: dict[tuple[tuple[int, ...], bytes], list[int]] = defaultdict(list)
-    for at, one in enumerate(operations):
-        for made in one.outputs:
-            makers[made.shape, made.tobytes()].append(at)
-    found: set[int] = set()
-    waiting = [len(operations) - 1]
-    while waiting:
-        at = waiting.pop()
-        if at in found:
-            continue
-        found.add(at)
-        for given in operations[at].inputs:
-            if given.dtype.kind != "f" or (given.size > 1 and known.has_in_order(np.asarray(given, np.float64))):
-                continue
-            before = [one for one in makers.get((given.shape, given.tobytes()), ()) if one < at]
-            if given.size > 1 and not before:
-                return frozenset(range(len(operations)))
-            waiting += before
-    return frozenset(found)
+    return Candidates([*first, *later], before[::-1], moved, wanted, numbers)
 
 
 def _numbers(operations: Sequence[ProgramOperation]) -> list[NDArray[np.float64]]:
