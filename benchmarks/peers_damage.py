@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import os
 import random
 import shutil
@@ -28,6 +29,7 @@ __all__ = ["DAMAGES", "PEERS", "main"]
 WIDE = 256
 ARRAYS = 4
 """Matrices of float32 in the state, of so many rows and columns: 1 MB in all."""
+PROCESSES = 2
 SEED = 7
 
 
@@ -115,9 +117,52 @@ class Jax:
         return {name: np.asarray(value) for name, value in state.items()}
 
 
-PEERS: dict[str, Torch | Jax] = {
+class Checkpointing:
+    """Meta's torch_checkpointing: on a CPU it gathers no metadata (0.1.1), so each process saves a named part."""
+
+    def manager(self) -> Any:
+        """Return its manager that waits; its direct writes fail on ext4 for files of any length."""
+        library: Any = importlib.import_module("torch_checkpointing")
+        layouts: Any = importlib.import_module("torch_checkpointing.checkpoint_layout")
+        storage: Any = importlib.import_module("torch_checkpointing.storage.filesystem")
+        config: Any = importlib.import_module("torch_checkpointing.config")
+        kind = layouts.TorchSerialization()
+        parts = {f"part{rank}": layouts.LayoutInfo(f"part{rank}.pt", kind) for rank in range(PROCESSES)}
+        return library.CheckpointManager(
+            library.CheckpointManager.Config(
+                items={name: library.ItemSpec(layout=layout, required=False) for name, layout in parts.items()},
+                save=config.SyncCheckpointSaverConfig(),
+                storage_config=storage.LocalFileSystemStorageConfig(use_direct_io=False),
+            )
+        )
+
+    def save(self, path: Path) -> None:
+        """Save it; all processes call it."""
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        rank = dist.get_rank()
+        own = {name: torch.tensor(np.split(value, PROCESSES)[rank]) for name, value in values().items()}
+        self.manager().save(str(path), {f"part{rank}": own})
+        dist.destroy_process_group()
+
+    def restore(self, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what one process restores."""
+        import torch
+
+        part = WIDE // PROCESSES
+        into = {f"part{n}": {name: torch.zeros(part, WIDE) for name in values()} for n in range(PROCESSES)}
+        found = self.manager().load(str(path), into, strict=True)
+        return {name: np.concatenate([found[one][name].numpy() for one in into]) for name in values()}
+
+
+Peer = Torch | Jax | Checkpointing
+
+PEERS: dict[str, Peer] = {
     "torch_side.save": Torch(True),
     "DCP": Torch(False),
+    "torch_checkpointing": Checkpointing(),
     "jax_side.save": Jax(True),
     "Orbax": Jax(False),
 }
@@ -159,7 +204,7 @@ DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
 }
 
 
-def outcome(peer: Torch | Jax, path: Path) -> str:
+def outcome(peer: Peer, path: Path) -> str:
     """Return `refused`, `equal` or `let through`."""
     try:
         found = peer.restore(path)
@@ -177,7 +222,7 @@ def lines(names: Sequence[str], times: int, home: Path) -> Iterator[str]:
     for name in names:
         whole = home / name / "whole"
         whole.parent.mkdir()
-        if launch([sys.executable, "-m", "benchmarks.peers_damage", "--save", name, str(whole)], 2) != 0:
+        if launch([sys.executable, "-m", "benchmarks.peers_damage", "--save", name, str(whole)], PROCESSES) != 0:
             raise RuntimeError(f"{name} did not save")
         assert outcome(PEERS[name], whole) == "equal", f"{name} does not restore what it saved"
         for damage, act in DAMAGES.items():
@@ -195,7 +240,8 @@ def lines(names: Sequence[str], times: int, home: Path) -> Iterator[str]:
 def main(words: Sequence[str] | None = None) -> int:
     """Print the table; the exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks.peers_damage", description=__doc__)
-    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    here = [name for name in PEERS if name != "torch_checkpointing" or importlib.util.find_spec(name)]
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=here)
     parser.add_argument("--times", type=int, default=100, help="damaged copies of each kind")
     parser.add_argument("--save", nargs=2, metavar=("PEER", "DIR"), help="save as one of several processes")
     given = parser.parse_args(words)

@@ -1,12 +1,16 @@
-"""Arms on several processes that save one state: the suite's `save` and manager, plain DCP, plain Orbax.
+"""Arms on several processes that save one state: the suite's `save` and manager, plain DCP, plain Orbax, and Meta's
+torch_checkpointing where it is installed (extra `peers`).
 
 All are durable: DCP and Orbax have every file synchronized themselves (`FileSystemWriter.sync_files`, TensorStore's
-`file_io_sync`), though not the names of the files. Each library saves by the call that waits, and by the one that
-returns while a thread writes; the rest of the latter is waited for between rounds, or in an arm of its own, `kept`.
+`file_io_sync`), though not the names of the files; torch_checkpointing 0.1 synchronizes nothing, so that each process
+does it for its file here. Each library saves by the call that waits, and by the one that returns while a thread or a
+process writes; the rest of the latter is waited for between rounds, or in an arm of its own, `kept`.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable
@@ -17,16 +21,23 @@ import numpy as np
 
 from benchmarks.paired import Arm
 
-__all__ = ["SIDES", "arms"]
+__all__ = ["SIDES", "arms", "peers"]
 
 SIDES = {"torch": "DCP", "jax": "Orbax"}
 """Side to the name of its peer."""
+CHECKPOINTING = "torch_checkpointing"
 WAIT = Callable[[], Any]
 
 
+def peers(side: str) -> dict[str, str]:
+    """Return the arms to compare with, by the names of their libraries."""
+    further = {CHECKPOINTING: CHECKPOINTING} if side == "torch" and importlib.util.find_spec(CHECKPOINTING) else {}
+    return {"peer": SIDES[side], **further}
+
+
 def arms(side: str, home: str, width: int) -> list[Arm]:
-    """Return the arms `parity` and `peer`, durable when they return; `*-begun`, until the call of the manager, or of
-    the asynchronous checkpointer, returns; and `*-kept`, until what these began is durable.
+    """Return the arms `parity` and those of `peers`, durable when they return; `*-begun`, until the call of the
+    manager, or of the asynchronous checkpointer, returns; and `*-kept`, until what these began is durable.
 
     Args:
         side: The framework.
@@ -108,7 +119,47 @@ def _torch(width: int) -> tuple[Saves, Begins, WAIT]:
         "parity": lambda path: torch_side.save(path, {"model": model, "optimizer": optimizer}),
         "peer": lambda path: dcp.save(tree(), checkpoint_id=str(path)),
     }
-    return saves, {"parity": parity, "peer": peer}, dist.barrier
+    begins: Begins = {"parity": parity, "peer": peer}
+    if CHECKPOINTING in peers("torch"):
+        saves[CHECKPOINTING], begins[CHECKPOINTING] = _checkpointing(tree)
+    return saves, begins, dist.barrier
+
+
+def _checkpointing(tree: Callable[[], dict[str, Any]]) -> tuple[Callable[[Path], Any], Callable[[Path], WAIT]]:
+    """Return what saves by torch_checkpointing, and what begins that in its process that writes.
+
+    On a CPU it can gather no metadata (0.1.1 does that on CUDA alone), so each process writes its own file, which the
+    same number of processes can read; and its direct writes fail on ext4 for a file whose length is no whole number
+    of blocks, so they are off.
+    """
+    import torch.distributed as dist
+
+    library: Any = importlib.import_module(CHECKPOINTING)
+    config: Any = importlib.import_module(f"{CHECKPOINTING}.config")
+    storage: Any = importlib.import_module(f"{CHECKPOINTING}.storage.filesystem")
+
+    def manager(how: Any) -> Any:
+        files = storage.LocalFileSystemStorageConfig(use_direct_io=False)
+        return library.CheckpointManager(library.CheckpointManager.Config(save=how, storage_config=files))
+
+    now, later = manager(config.SyncCheckpointSaverConfig()), manager(config.AsyncCheckpointSaverConfig())
+
+    def durable(path: Path) -> None:
+        for file in path.glob(f"*_{dist.get_rank()}.pt"):
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+        dist.barrier()
+
+    def save(path: Path) -> None:
+        now.save(str(path), tree())
+        durable(path)
+
+    def begin(path: Path) -> WAIT:
+        saving = later.save(str(path), tree())
+        with later.lock():  # returned before: the state is still read, and no step may change it
+            return lambda: (saving.result(), durable(path))
+
+    return save, begin
 
 
 def _jax(width: int) -> tuple[Saves, Begins, WAIT]:

@@ -1,4 +1,4 @@
-"""Saves of one sharded state by two processes, sealed and durable, against plain DCP and plain Orbax of the same."""
+"""Saves of one sharded state by two processes, sealed and durable, against DCP, Orbax and torch_checkpointing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from benchmarks.paired import run_paired, slower
-from benchmarks.saves_together import SIDES
+from benchmarks.saves_together import SIDES, peers
 from benchmarks.worker import Worker
 from parity import sides
 
 MOST = 1.1
 """Time of a save over that of the peer's."""
+KINDS = {"": True, "-begun": True, "-kept": False}
+"""Ends of the names of arms, to whether there is a bar: what a manager begins is written when nothing else runs, by
+design, so there is none for when that is done."""
 
 
 @pytest.mark.parametrize("width", [512, *(pytest.param(width, marks=pytest.mark.slow) for width in (2048, 4096))])
@@ -25,12 +28,14 @@ def test_a_save_of_two_processes_against_that_of_the_library(
     if side not in sides.installed():
         pytest.skip(f"{side} is not installed")
     with Worker("benchmarks.saves_together:arms", processes=2, side=side, home=str(tmp_path), width=width) as worker:
-        pairs = [(f"parity{kind}", f"peer{kind}") for kind in ("", "-begun", "-kept")]
-        arms = [worker.arm(name, name) for pair in pairs for name in pair]
+        others = peers(side)
+        arms = [worker.arm(f"{name}{kind}", f"{name}{kind}") for kind in KINDS for name in ("parity", *others)]
         large = width > 1000  # below, files and messages cost more than bytes do
-        # What a manager begins is written when nothing else runs, by design: no bar for when that is done.
-        bars = [MOST if large else None, MOST if large else None, None]
-        ratios = [slower(*pair, bar) for pair, bar in zip(pairs, bars, strict=True)]
+        ratios = [
+            slower(f"parity{kind}", f"{other}{kind}", MOST if large and barred else None)
+            for other in others
+            for kind, barred in KINDS.items()
+        ]
         measured = run_paired(benchmark, arms, ratios, rounds=7)
         if measured.enabled:
-            measured.note("parity", peer=SIDES[side], processes=2)
+            measured.note("parity", peer=SIDES[side], peers=list(others.values()), processes=2)
