@@ -195,6 +195,11 @@ def _kind_of(path: Path) -> ComparedKind:
     result = path.suffix == ".json" and not path.name.endswith(".index.json")  # that one names shards
     if not path.is_dir() and not result and is_checkpoint(path):
         return "checkpoint of another tool"
+    if path.is_file() and not _may_be_json(path):
+        try:
+            open_any(path)
+        except CheckpointError as error:
+            raise ResultError(f"{path} is neither JSON, as a result is, nor a checkpoint: {error}") from error
     if not path.is_dir():
         return "result of checks" if isinstance(read_result(path), CheckResult) else "file of benchmarks"
     if RunDirectory(path).exists:
@@ -207,3 +212,12 @@ def _kind_of(path: Path) -> ComparedKind:
     except CheckpointError as error:
         raise ResultError(f"{path} is neither a run, which has a spec.toml, nor a checkpoint: {error}") from error
     return "checkpoint of another tool"
+
+
+def _may_be_json(path: Path) -> bool:
+    """Return whether a file begins as an object of JSON; its reader says that it is empty or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"")
+    except OSError:
+        return True

@@ -23,7 +23,7 @@ from parity.formats.deepspeed_shards import is_deepspeed
 from parity.formats.folder import inside, read_settings
 from parity.formats.mapping import read_head
 from parity.formats.safetensors_file import open_safetensors
-from parity.formats.shards import open_shards
+from parity.formats.shards import open_shards, unequal_size
 from parity.formats.symbolic import read_pickle
 from parity.formats.torch_file import CALLS
 from parity.formats.torch_legacy import is_legacy, open_torch
@@ -90,13 +90,18 @@ def open_hugging_face(path: Path) -> Source:
     elif not any(key.startswith("model") for key in tree) and found.shards:
         raise CheckpointError(f"{path} has {found.shards[0]} and no index, which says what is in which shard")
     checks = [source for source in opened if source.verify]
+    sizes = [
+        what for one in opened if one.path.name.endswith(".index.json") for what in unequal_size(one.path, [one])
+    ]
     return Source(
         path=path,
         format="hugging-face",
         tree=tree,
         detail=found.detail(tree),
         verify=(lambda: [fault for source in checks for fault in _check(path, source)]) if checks else None,
-        unproven="that its files are of one save, and what is in safetensors: the format has no digest of any",
+        unproven="; ".join(
+            ["that its files are of one save, and what is in safetensors: the format has no digest of any", *sizes]
+        ),
     )
 
 

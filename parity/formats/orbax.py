@@ -6,6 +6,7 @@ of their own (v0 composites and the v1 layout), `metadata` of a JSON item.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
@@ -37,7 +38,10 @@ ALONE = ("default", "state", "pytree")
 OF_TREES = ("PyTreeCheckpointHandler", "StandardCheckpointHandler")
 """Last words of the handlers whose items have a description."""
 
-STORED = ("manifest.ocdbt", "array_metadatas", "_sharding")
+SHARDING = "_sharding"
+"""File that says on which devices the arrays were."""
+
+STORED = ("manifest.ocdbt", "array_metadatas", SHARDING)
 """Files and directories of an item with arrays."""
 
 EMPTY_ARRAYS = "parity.empty_arrays"
@@ -61,6 +65,7 @@ class _ItemNotes:
     """What is known of the items of a checkpoint beside their trees."""
 
     def __init__(self) -> None:
+        self.items: list[Path] = []
         self.holes = 0
         """Chunks that are not there and read as zeros."""
         self.layouts: list[str] = []
@@ -165,7 +170,10 @@ def _source(path: Path, tree: Tree, detail: str, found: _ItemNotes) -> Source:
 
     def verify() -> list[tuple[str, str]]:
         faults = ((leaf_name(keys), _fault(leaf)) for keys, leaf in leaves(tree) if isinstance(leaf, Array))
-        return [(name, what) for name, what in faults if what]
+        return [
+            *((name, what) for name, what in faults if what),
+            *(((item / SHARDING).name, what) for item in found.items if (what := _sharding_fault(item / SHARDING))),
+        ]
 
     return Source(
         path=path,
@@ -177,6 +185,20 @@ def _source(path: Path, tree: Tree, detail: str, found: _ItemNotes) -> Source:
         found_by_reading=True,
         unproven=UNPROVEN,
     )
+
+
+def _sharding_fault(file: Path) -> str:
+    """Return why a file of the devices of arrays cannot be read; empty if it can, or there is none, as of NumPy's."""
+    if not os.path.lexists(file):
+        return ""
+    try:
+        for name, text in read_json(file).items():
+            base64.b64decode(name, validate=True).decode()
+            if not isinstance(json.loads(text), dict):
+                raise ValueError(f"{name:.40} is no object")
+    except (CheckpointError, OSError, TypeError, ValueError, RecursionError) as error:
+        return f"cannot be read, and Orbax needs it to restore without a target: {error}"
+    return ""
 
 
 def _fault(array: Array) -> str:
@@ -252,6 +274,7 @@ def _item(path: Path, found: _ItemNotes) -> Tree:
     value = read_json(path / TREE)
     found.layouts.append(_layout(path, value))
     found.note_keys(path)
+    found.items.append(path)
     described = value.get("tree_metadata")
     if not isinstance(described, dict) or len(described) > MOST_LEAVES:
         raise CheckpointError(f"{path / TREE} has no tree_metadata")

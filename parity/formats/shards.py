@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from parity.errors import CheckpointError
@@ -13,7 +13,7 @@ from parity.formats.folder import inside
 from parity.formats.tree import Source
 from parity.storage import parse_json, read_bytes
 
-__all__ = ["open_shards", "shards_of"]
+__all__ = ["open_shards", "shards_of", "unequal_size"]
 
 _COUNTED = re.compile(r"(.+)-\d+(-of-\d+\..+)")
 """A shard as transformers names it: `model-00001-of-00002.safetensors`."""
@@ -56,8 +56,22 @@ def open_shards(path: Path, open_file: Callable[[Path], Source]) -> Source:
         detail=f"{len(shards)} shards",
         verify=verify if first.verify else None,
         checked=first.checked,
-        unproven=first.unproven,
+        unproven="; ".join([first.unproven, *unequal_size(path, shards.values())]),
     )
+
+
+def unequal_size(path: Path, shards: Iterable[Source]) -> tuple[str, ...]:
+    """Return what is unknown where the size that the index gives is not that of the arrays.
+
+    No damage by itself: tools count arrays that share memory once or twice, and models that were pruned or stored in
+    another type keep the number that they had.
+    """
+    metadata = parse_json(read_bytes(Path(os.path.realpath(path))), path).get("metadata")
+    said = metadata.get("total_size") if isinstance(metadata, dict) else None
+    size = sum(array.nbytes for one in shards for array in one.arrays().values())
+    if said is None or said == size:
+        return ()
+    return (f"why {path.name} has the total_size {said!r:.40} and its arrays have {size:,} bytes",)
 
 
 def shards_of(path: Path) -> list[str]:
