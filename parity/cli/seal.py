@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from parity.cli.options import place
-from parity.convert import open_any, seal_checkpoint, seal_stored
-from parity.formats import leaves
+from parity.convert import seal_checkpoint, seal_stored
 from parity.report import clean
 from parity.results import EXIT_CODES
 from parity.storage.stores import StoreUrl
@@ -33,11 +31,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     given = options.path
-    if not isinstance(given, StoreUrl) and not any(
-        not isinstance(leaf, dict | list | tuple) for _, leaf in leaves(open_any(given).tree)
-    ):
-        print(f"parity: {given} holds nothing: nothing was sealed", file=sys.stderr)
-        return EXIT_CODES["empty"]
     seal = seal_stored if isinstance(given, StoreUrl) else seal_checkpoint
     made = seal(given, replace=options.replace)
     size = sum(file.size for file in made.files.values())

@@ -28,7 +28,7 @@ from parity.checkpoints import (
 )
 from parity.environment import versions
 from parity.errors import CheckpointError
-from parity.formats import recognise, steps_of
+from parity.formats import leaves, recognise, steps_of
 from parity.storage import digest_files, list_files
 
 __all__ = ["FilesThen", "look", "require_foreign_seal", "require_seal", "seal_checkpoint", "write_seal"]
@@ -120,11 +120,14 @@ def look(path: Path) -> FilesThen:
     """Return what is there now; only its description is read.
 
     Raises:
-        CheckpointError: There is no checkpoint that can be sealed; as of `require_seal`, or a part of it is a link.
+        CheckpointError: There is no checkpoint that can be sealed; as of `require_seal`, or it holds nothing, or a part
+            of it is a link.
     """
     require_seal(path)
     known = recognise(path)
-    known.open(path)  # what cannot be opened is no checkpoint, however well it would be sealed
+    found = known.open(path)  # what cannot be opened is no checkpoint, however well it would be sealed
+    if all(isinstance(leaf, dict | list | tuple) for _, leaf in leaves(found.tree)):
+        raise CheckpointError(f"{path} holds nothing: there is nothing to seal")
     if path.is_dir():
         names = [name for name in list_files(path) if name != FILE]
         return FilesThen(path, path / FILE, _marks(path, names))

@@ -14,8 +14,8 @@ from parity.cli import main
 
 def test_nothing_is_not_sealed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.save({"a": {}, "b": []}, tmp_path / "empty.pt")
-    assert main(["seal", str(tmp_path / "empty.pt")]) == 5
-    assert "holds nothing: nothing was sealed" in capsys.readouterr().err
+    assert main(["seal", str(tmp_path / "empty.pt")]) == 2
+    assert "holds nothing: there is nothing to seal" in capsys.readouterr().err
     assert [one.name for one in tmp_path.iterdir()] == ["empty.pt"]
 
 
