@@ -231,8 +231,8 @@ class Driver:
         self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
         failed = trace.end in ("failed", "lost")
         if failed and not outcome.broken:  # what it may have failed by
-            known = {e.path for e in outcome.differs}
-            outcome.broken = outcome.differs + [e for e in outcome.earliest if e.path not in known]
+            paths = {e.path for e in outcome.differs}
+            outcome.broken = outcome.differs + [e for e in outcome.earliest if e.path not in paths]
         if outcome.first is not None:
             seen = outcome.first[0], len(self.reference.marks), self.uninterrupted.use
             outcome.broken = self.taken.unread_last(outcome.broken, *seen)
