@@ -242,7 +242,9 @@ def _judge_states(
                 out.weighed.add(item)
                 decided = True
             if decided and seen.is_at_rest(item.path):
-                out.asked.append(Asked(item, at + 1, ends, written=False))
+                # where the resumed run failed in its first step, that one may have been about to write it
+                sets = len(states) == 1 and _is_set_next(item.path, reference.marks, at)
+                out.asked.append(Asked(item, at + 1, ends, written=sets))
             else:
                 (out.deciding if decided else out.bookkeeping).append(item)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
@@ -266,7 +268,7 @@ def _judge_states(
         if all(e.when != after_resume(0) for e in out.earliest):
             out.earliest = differs_otherwise(states, seen.found, uninterrupted) + out.earliest
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
-        if out.broken or out.deciding or out.asked:
+        if out.broken or out.deciding or out.asked or resumed.end in ("failed", "lost"):
             out.first = (at, 0)
 
 
@@ -314,6 +316,12 @@ def _is_of_a_skipped_iterator(path: str, both: TwoStates) -> bool:
     left = f"{path.removesuffix('.of')}.left"
     one, other = both.left.leaves.get(left), both.right.leaves.get(left)
     return path.endswith(".of") and one is not None and one.same(other)
+
+
+def _is_set_next(path: str, marks: Sequence[Mark], at: int) -> bool:
+    """Return whether the step after a mark of the uninterrupted run changes a value."""
+    now, later = (mark.snapshot.leaves.get(path) for mark in (marks[at], marks[min(at + 1, len(marks) - 1)]))
+    return now is not None and later is not None and not now.same(later)
 
 
 def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bool:

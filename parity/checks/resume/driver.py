@@ -229,13 +229,16 @@ class Driver:
             outcome.unsure = True
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
         self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
+        failed = trace.end in ("failed", "lost")
+        if failed and not outcome.broken:  # what it may have failed by
+            paths = {e.path for e in outcome.differs}
+            outcome.broken = outcome.differs + [e for e in outcome.earliest if e.path not in paths]
         if outcome.first is not None:
             seen = outcome.first[0], len(self.reference.marks), self.uninterrupted.use
             outcome.broken = self.taken.unread_last(outcome.broken, *seen)
         _put_roots_first(outcome, trace.of_python)
         self._leave_out_what_is_meant(outcome)
-        if trace.end in ("failed", "lost"):
-            outcome.broken = outcome.broken or outcome.differs or outcome.earliest  # what it may have failed by
+        if failed:
             outcome.broken.append(self._failed(trace, killed, left))
             outcome.notes.append(
                 f"the function failed when it was resumed (scenario {scenario.name}):\n{trace.error}"
