@@ -183,7 +183,11 @@ FAULTS = {
     "adagrad: begins at a tenth": F("adagrad", {"eps": 1e-3}, {"begin_sq": 0.1}, r"begins at"),
     "adagrad: epsilon under the root": F("adagrad", {"eps": 1e-3}, {"eps_at": "under"}, r"^epsilon.*under"),
     "adadelta: rho": F("adadelta", {"rate": 1.0}, {"rho": 0.95}, r"^beta2"),
-    "adadelta: epsilon": F("adadelta", {"rate": 1.0}, {"eps": 1e-5}, r"^epsilon"),
+    "adadelta: epsilon": F("adadelta", {"rate": 1.0}, {"eps": 1e-5}, r"^epsilon.*1e-06 here, 1e-05 there"),
+    "adadelta: epsilon, decayed": F("adadelta", {"rate": 0.3} | L2, {"eps": 1e-8}, r"^epsilon.*1e-06 here, 1e-08"),
+    "adadelta: epsilon beside": F("adadelta", {"rate": 1.0, "eps": 1e-3}, {"eps_at": "beside roots"},
+                                  r"^epsilon.*under both roots here, beside them there"),
+    "adadelta: rate": F("adadelta", {"rate": 1.0}, {"rate": 0.5}, r"^learning rate"),
     # trust ratios
     "lamb: decay after the ratio": F("adam", {"trust": "leaf", "decay": 0.1, "decay_at": "in trust"},
                                      {"decay_at": "decoupled"}, r"trust.*decay|decay.*trust"),

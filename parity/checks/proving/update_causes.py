@@ -15,6 +15,7 @@ from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
 from parity.checks.proving.clipped_moves import clipped_moves_cause
+from parity.checks.proving.delta_forms import delta_forms_cause
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
 from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
@@ -58,6 +59,7 @@ def update_cause(walk: TwoWalks) -> str:
     if first == 1 and (
         cause := frozen_cause(walk)
         or begin_cause(walk)
+        or delta_forms_cause(walk)
         or second_moment_forms_cause(walk)
         or second_moment_cause(walk)
         or clip_values_cause(walk)
