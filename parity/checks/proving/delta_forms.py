@@ -1,8 +1,8 @@
 """Epsilons of updates that are divided by one root and multiplied by another, as Adadelta makes them.
 
-Its updates u are of the root of (d + epsilon) over that of (v + epsilon), where v is a mean of squared gradients and d
-one of squared updates. After the first update 1/d is 1/epsilon + 1/v at every element, whatever the gradient, the rate
-and what both means keep are: two slots alone tell epsilon. Beside the roots, the same is true of the roots themselves.
+Its updates u are of the root of (d + epsilon) over that of (v + epsilon), where v is a mean of squared gradients and
+d one of squared updates. After the first update 1/d is 1/epsilon + 1/v at every element, whatever the gradient, the
+rate and what both means keep are: two slots alone tell epsilon. Beside the roots, it is so of the roots themselves.
 """
 
 from __future__ import annotations

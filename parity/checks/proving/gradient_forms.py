@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.unit_forms import GradientForm, centred_forms, plain_forms, unit_forms, value_forms
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["gradient_forms_cause"]
+__all__ = ["gradient_form", "gradient_forms_cause"]
 
 FIT = 1e-7
 """How far a later update may be from what a form makes of it, relative to its largest element."""
@@ -147,7 +148,24 @@ def _scale_cause(walk: TwoWalks, seen: Observed, other: Observed) -> str:
     return ""
 
 
+def gradient_form(walk: TwoWalks, at: int) -> GradientForm | None:
+    """Return the form of the gradients that a run was given; None where it is not known.
+
+    Args:
+        walk: Two trainers after some updates.
+        at: 0 for the trainer, 1 for its port.
+    """
+    found = _form_of(walk, at)
+    return None if found is None else found[0]
+
+
 def _form_of(walk: TwoWalks, at: int) -> tuple[GradientForm, Observed] | None:
+    if at not in walk.given:  # a form at another point takes many gradients to find
+        walk.given[at] = _found_form(walk, at)
+    return cast("tuple[GradientForm, Observed] | None", walk.given[at])
+
+
+def _found_form(walk: TwoWalks, at: int) -> tuple[GradientForm, Observed] | None:
     """Return the form of which all updates of a run are made; None where none is, or two that differ."""
     ways = [seen_updates(walk, at, own=own)[:3] for own in (True, False)]
     if len(ways[0]) < 2 or ways[0][0].at != 1:
