@@ -82,7 +82,7 @@ def grown(at: int) -> float:
 
 SGD, MOMENTUM, ADAM = ("sgd", {"rate": 0.05}), ("momentum", {"rate": 0.05}), ("adam", {})
 W, L2, DECOUPLED = {"decay": 0.1}, {"decay": 0.1, "decay_at": "l2"}, {"decay": 0.1}
-CLIP, TELLS = {"clip": ("norm", 0.2)}, {"tells": True}
+CLIP, VALUE, TELLS = {"clip": ("norm", 0.2)}, {"clip": ("value", 0.1)}, {"tells": True}
 
 
 def fault(kind, settings, change, right, vague="", port=None):  # type: ignore[no-untyped-def]
@@ -147,6 +147,14 @@ FAULTS = {
     "decay: L2 before the clip": F("momentum", L2 | CLIP, {"decay_at": "before clip"}, r"^decay.*clip", r"^decay"),
     "decay: after momentum": F("momentum", L2 | {"rate": 0.05}, {"decay_at": "decoupled"},
                                r"^decay.*decoupled", r"^decay"),
+    "decay: L2 of squares alone": F("rmsprop", {"eps": 1e-4}, L2, r"^decay: the port adds 0\.1 .*\(L2\), the tr"),
+    "decay: L2 of a sum": F("adagrad", {"eps": 1e-6} | L2, {"decay": 0.2}, r"^decay: 0\.1 of.*here, 0\.2 there"),
+    "decay: L2 of a sum, biases": F("adagrad", {"eps": 1e-6} | L2, {"mask": deep},
+                                    r"^decay: the trainer adds.*\(L2\) of b, r, s too"),
+    "decay: decoupled of squares": F("rmsprop", {"eps": 1e-4} | L2, {"decay_at": "decoupled"},
+                                     r"^decay: the trainer adds 0\.1.*the port takes.*decoupled"),
+    "decay: L2, Adadelta": F("adadelta", {"rate": 1.0} | L2, {"decay": 0.0}, r"^decay: the trainer adds 0\.1"),
+    "decay: of values clipped": F("adam", L2 | VALUE, {"decay": 0.2}, r"^decay: 0\.1 of.*here, 0\.2 there"),
     # momentum
     "sgd: Nesterov": F(*MOMENTUM, {"nesterov": True}, r"^Nesterov"),
     "sgd: Nesterov absent": F("momentum", {"rate": 0.05, "nesterov": True}, {"nesterov": False}, r"^Nesterov"),
@@ -230,6 +238,12 @@ FAULTS = {
     "clip: per leaf, sgd": F("sgd", {"rate": 0.05} | CLIP, {"clip": ("leaf", 0.2)}, r"^clipping.*leaf"),
     "clip: absent, sgd": F("sgd", {"rate": 0.05} | CLIP, {"clip": ("norm", 1e9)}, r"^clipping", ""),
     "clip: value, sgd": F("sgd", {"rate": 0.05} | CLIP, {"clip": ("value", 0.1)}, r"^clipping.*value", ""),
+    "clip: value, L2": F("momentum", {"rate": 0.05} | L2, VALUE, r"^clipping.*by value\) to 0\.1"),
+    "clip: values, L2": F("adam", L2 | VALUE, {"clip": ("value", 0.2)}, r"^clipping.*0\.1, .*0\.2"),
+    "clip: value of squares, L2": F("rmsprop", {"eps": 1e-4} | L2, VALUE, r"^clipping.*by value\) to 0\.1"),
+    "clip: value for a norm, L2": F("adam", L2 | CLIP, VALUE, r"^clipping.*there every element.*to 0\.1"),
+    "clip: kept, L2": F("momentum", {"rate": 0.05} | L2 | CLIP, {"b1": 0.8}, r"^momentum.*0\.9 of itself here, 0\.8"),
+    "clip: rate, L2": F("momentum", {"rate": 0.05} | L2 | VALUE, {"rate": 0.02}, r"^learning rate"),
     "clip: per group": F("adam", CLIP, {"clip": ("groups", 0.2)}, r"^clipping.*(group|part)", r"^gradient: leaves"),
     "clip: by value": F("momentum", {"rate": 0.05} | CLIP, {"clip": ("value", 0.1)}, r"^clipping.*by value"),
     "clip: always": F("momentum", {"rate": 0.05, "clip": ("norm", 9.0)}, {"clip": ("always", 9.0)},

@@ -14,11 +14,13 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.added_decay import beside_words
+from parity.checks.proving.decayed_forms import clipped_decayed_forms, decayed_forms
 from parity.checks.proving.effective import FEWEST, fitted_any
 from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.other_gradients import ascended_forms, parted_forms
 from parity.checks.proving.seen import SeenUpdate, decays_of, joined, seen_updates
-from parity.checks.proving.slots import LeafArrays
+from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.unit_forms import GradientForm, centred_forms, plain_forms, unit_forms, value_forms
 from parity.checks.proving.walk import TwoWalks
 
@@ -84,17 +86,43 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
     if first is None or second is None:
         return ""
     (one, seen), (two, other) = first, second
+    if cause := _decay_cause(walk, one, two):
+        return cause
     if one.kind == two.kind == "plain":
         return _scale_cause(walk, seen, other)
     if one.same(two):
         return _limit_cause(one, two, seen, other)
-    if seen.slot and seen.power == 1 and (one.kind == "value") != (two.kind == "value"):
+    known = one.decay or two.decay
+    if seen.slot and seen.power == 1 and (one.kind == "value") != (two.kind == "value") and not known:
         return ""  # the moments themselves tell it
     # what changes the gradient is looked for by its title: the gradient as it is has none
-    title = one.title or two.title
+    title = next((form.title for form in (one, two) if form.kind != "plain"), one.title or two.title)
     if one.kind == two.kind:
         return f"{title}: {one.words} here, {two.words} there"
     return f"{title}: {one.words} here; there {two.words}"
+
+
+def _decay_cause(walk: TwoWalks, one: GradientForm, two: GradientForm) -> str:
+    """Return that two gradients of one form have other shares of the parameters added to them (L2)."""
+    if one.kind != two.kind or (one.kind != "plain" and not one.same(two)) or not (one.decay or two.decay):
+        return ""
+    if not (one.decay and two.decay):
+        at = 0 if one.decay else 1
+        names = ("the trainer", "the port")
+        return (
+            f"decay: {names[at]} adds {(one, two)[at].decay:.6g} of the parameters to the gradient (L2), "
+            f"{names[1 - at]} {beside_words(walk, 1 - at)}"
+        )
+    if abs(one.decay - two.decay) > 1e-5 * abs(one.decay):
+        return f"decay: {one.decay:.6g} of the parameters is added to the gradient (L2) here, {two.decay:.6g} there"
+    names_here = walk.pairing.names()
+    here = {leaf for leaf, names in names_here.items() if set(names.split(" + ")) <= one.decayed}
+    for who, more in (("the port", two.decayed - here), ("the trainer", here - two.decayed)):
+        if more:
+            return (
+                f"decay: {who} adds a multiple of the parameters to the gradient (L2) of {names_of(sorted(more))} too"
+            )
+    return ""
 
 
 def _limit_cause(one: GradientForm, two: GradientForm, seen: Observed, other: Observed) -> str:
@@ -186,6 +214,9 @@ def _makers(lane: Lane, seen: Observed) -> Iterator[Callable[[SeenUpdate, LeafAr
     yield plain_forms
     yield unit_forms
     yield value_forms
+    if seen.power == 2:
+        yield decayed_forms
+    yield clipped_decayed_forms
     yield centred_forms
     yield lambda update, seen: ascended_forms(lane, update, seen)
     yield lambda update, seen: parted_forms(lane, update, seen)
