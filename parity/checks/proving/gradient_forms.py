@@ -97,9 +97,25 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
         return ""  # the moments themselves tell it
     # what changes the gradient is looked for by its title: the gradient as it is has none
     title = next((form.title for form in (one, two) if form.kind != "plain"), one.title or two.title)
+    said = [_words(walk, at, form, place) for at, (form, place) in enumerate((first, second))]
     if one.kind == two.kind:
-        return f"{title}: {one.words} here, {two.words} there"
-    return f"{title}: {one.words} here; there {two.words}"
+        return f"{title}: {said[0]} here, {said[1]} there"
+    return f"{title}: {said[0]} here; there {said[1]}"
+
+
+def _words(walk: TwoWalks, at: int, form: GradientForm, seen: Observed) -> str:
+    """Return what a form is called: one with a scale for all is the gradient as it is where that scale stays."""
+    if form.kind != "plain" or form.decay:
+        return form.words
+    updates = seen_updates(walk, at)[:3]
+    scales = np.array([seen.scale(update) for update in updates])
+    norms = np.array([np.linalg.norm(joined(update.gradient, list(update.gradient))) for update in updates])
+    sizes = scales * norms
+    if np.ptp(scales) <= 1e-6 * np.abs(scales).max() != 0.0:
+        return form.words
+    if len(updates) > 2 and np.ptp(sizes) <= 1e-5 * np.abs(sizes).max() and np.ptp(norms) > 1e-3 * norms.max():
+        return "the gradient of the loss, all of it scaled to one norm at each update (clipped by the norm of all)"
+    return "the gradient of the loss with one scale for all leaves, which is not the same at each update"
 
 
 def _decay_cause(walk: TwoWalks, one: GradientForm, two: GradientForm) -> str:
