@@ -155,6 +155,7 @@ FAULTS = {
                                      r"^decay: the trainer adds 0\.1.*the port takes.*decoupled"),
     "decay: L2, Adadelta": F("adadelta", {"rate": 1.0} | L2, {"decay": 0.0}, r"^decay: the trainer adds 0\.1"),
     "decay: of values clipped": F("adam", L2 | VALUE, {"decay": 0.2}, r"^decay: 0\.1 of.*here, 0\.2 there"),
+    "decay: beside a clip": F("sgd", {"rate": 0.05} | CLIP, {"decay": 0.1}, r"^weight decay"),
     # momentum
     "sgd: Nesterov": F(*MOMENTUM, {"nesterov": True}, r"^Nesterov"),
     "sgd: Nesterov absent": F("momentum", {"rate": 0.05, "nesterov": True}, {"nesterov": False}, r"^Nesterov"),

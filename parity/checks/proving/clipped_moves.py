@@ -64,6 +64,10 @@ def clipped_norm_cause(walk: TwoWalks) -> str:
         # the limit is in what the rate is taken of, or in the updates themselves, with corrections and rate
         norms = {at: form.wholes[at][0] for at in ratios}
         moved = {at: rates[at] * norm for at, norm in norms.items()}
+        own = [_rate(plain, at) * plain.wholes[at][0] for at in ratios]
+        # both were at one point before they parted, and from then on norms of clipped gradients differ by that alone
+        if ratios.get(walk.done, 1.0) >= 1.0 - SAME or max(own) - min(own) <= CLIPPED * max(own):
+            continue
         for words, sizes in (("before its rate", norms), ("its rate included", moved)):
             limit = _largest_norm(ratios, sizes)
             if limit:
