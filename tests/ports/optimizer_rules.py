@@ -139,7 +139,10 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             rho = s.get("rho", 0.9)
             v = state["sq"][leaf] = rho * v + (1 - rho) * g * g
             e = s.get("eps", 1e-6)
-            u = np.sqrt(state["acc"][leaf] + e) / np.sqrt(v + e) * g
+            if s.get("eps_at") == "beside roots":
+                u = (np.sqrt(state["acc"][leaf]) + e) / (np.sqrt(v) + e) * g
+            else:
+                u = np.sqrt(state["acc"][leaf] + e) / np.sqrt(v + e) * g
             state["acc"][leaf] = rho * state["acc"][leaf] + (1 - rho) * u * u
             return u
         m = state["m"][leaf] = b * state["m"][leaf] + (1 - b) * g

@@ -8,7 +8,6 @@ from tests.ports.update_faults import FAULTS, answer_of, verdict_of
 from tests.ports.update_products import cases
 
 KNOWN = {
-    "adadelta: epsilon": "none",
     "parts: sum": "vague",
 }
 """Faults whose cause is not found yet, or is said in part: what their values show fits several."""

@@ -82,7 +82,7 @@ def grown(at: int) -> float:
 
 SGD, MOMENTUM, ADAM = ("sgd", {"rate": 0.05}), ("momentum", {"rate": 0.05}), ("adam", {})
 W, L2, DECOUPLED = {"decay": 0.1}, {"decay": 0.1, "decay_at": "l2"}, {"decay": 0.1}
-CLIP, TELLS = {"clip": ("norm", 0.2)}, {"tells": True}
+CLIP, VALUE, TELLS = {"clip": ("norm", 0.2)}, {"clip": ("value", 0.1)}, {"tells": True}
 
 
 def fault(kind, settings, change, right, vague="", port=None):  # type: ignore[no-untyped-def]
@@ -147,6 +147,15 @@ FAULTS = {
     "decay: L2 before the clip": F("momentum", L2 | CLIP, {"decay_at": "before clip"}, r"^decay.*clip", r"^decay"),
     "decay: after momentum": F("momentum", L2 | {"rate": 0.05}, {"decay_at": "decoupled"},
                                r"^decay.*decoupled", r"^decay"),
+    "decay: L2 of squares alone": F("rmsprop", {"eps": 1e-4}, L2, r"^decay: the port adds 0\.1 .*\(L2\), the tr"),
+    "decay: L2 of a sum": F("adagrad", {"eps": 1e-6} | L2, {"decay": 0.2}, r"^decay: 0\.1 of.*here, 0\.2 there"),
+    "decay: L2 of a sum, biases": F("adagrad", {"eps": 1e-6} | L2, {"mask": deep},
+                                    r"^decay: the trainer adds.*\(L2\) of b, r, s too"),
+    "decay: decoupled of squares": F("rmsprop", {"eps": 1e-4} | L2, {"decay_at": "decoupled"},
+                                     r"^decay: the trainer adds 0\.1.*the port takes.*decoupled"),
+    "decay: L2, Adadelta": F("adadelta", {"rate": 1.0} | L2, {"decay": 0.0}, r"^decay: the trainer adds 0\.1"),
+    "decay: of values clipped": F("adam", L2 | VALUE, {"decay": 0.2}, r"^decay: 0\.1 of.*here, 0\.2 there"),
+    "decay: beside a clip": F("sgd", {"rate": 0.05} | CLIP, {"decay": 0.1}, r"^weight decay"),
     # momentum
     "sgd: Nesterov": F(*MOMENTUM, {"nesterov": True}, r"^Nesterov"),
     "sgd: Nesterov absent": F("momentum", {"rate": 0.05, "nesterov": True}, {"nesterov": False}, r"^Nesterov"),
@@ -183,7 +192,11 @@ FAULTS = {
     "adagrad: begins at a tenth": F("adagrad", {"eps": 1e-3}, {"begin_sq": 0.1}, r"begins at"),
     "adagrad: epsilon under the root": F("adagrad", {"eps": 1e-3}, {"eps_at": "under"}, r"^epsilon.*under"),
     "adadelta: rho": F("adadelta", {"rate": 1.0}, {"rho": 0.95}, r"^beta2"),
-    "adadelta: epsilon": F("adadelta", {"rate": 1.0}, {"eps": 1e-5}, r"^epsilon"),
+    "adadelta: epsilon": F("adadelta", {"rate": 1.0}, {"eps": 1e-5}, r"^epsilon.*1e-06 here, 1e-05 there"),
+    "adadelta: epsilon, decayed": F("adadelta", {"rate": 0.3} | L2, {"eps": 1e-8}, r"^epsilon.*1e-06 here, 1e-08"),
+    "adadelta: epsilon beside": F("adadelta", {"rate": 1.0, "eps": 1e-3}, {"eps_at": "beside roots"},
+                                  r"^epsilon.*under both roots here, beside them there"),
+    "adadelta: rate": F("adadelta", {"rate": 1.0}, {"rate": 0.5}, r"^learning rate"),
     # trust ratios
     "lamb: decay after the ratio": F("adam", {"trust": "leaf", "decay": 0.1, "decay_at": "in trust"},
                                      {"decay_at": "decoupled"}, r"trust.*decay|decay.*trust"),
@@ -211,20 +224,42 @@ FAULTS = {
     "sam: not taken back": F("momentum", {"rate": 0.05, "loss": ascended()}, {"loss": ascended(keeps=True)},
                              r"(SAM|ascend).*(taken back|subtract|from)"),
     "sam: Adam, rho": F("adam", {"loss": ascended()}, {"loss": ascended(0.1)}, r"(SAM|ascend).*0\.1"),
+    "sam: and L2": F("momentum", {"rate": 0.05, "loss": ascended()}, L2, r"^decay: the port adds 0\.1.*\(L2\)"),
+    "sam: and a clip": F("momentum", {"rate": 0.05, "loss": ascended()}, CLIP,
+                         r"^clipping: the port clips the norm of the gradients \(4\.\d+\) to 0\.2"),
+    "sam: and a momentum": F("momentum", L2 | {"rate": 0.05, "loss": ascended()}, {"b1": 0.8},
+                             r"^momentum: from the second update on it is 0\.9.*0\.8"),
+    "sam: Adam, and beta1": F("adam", {"loss": ascended()}, {"b1": 0.8}, r"^beta1"),
+    "sam: and a rate": F("momentum", {"rate": 0.05, "loss": ascended()}, {"rate": 0.02}, r"^learning rate"),
     # clipping
     "clip: absent": F("momentum", {"rate": 0.05} | CLIP, {"clip": ("norm", 1e9)}, r"^clipping"),
     "clip: absent, Adam": F("adam", CLIP, {"clip": ("norm", 1e9)}, r"^clipping"),
     "clip: other norm": F("momentum", {"rate": 0.05} | CLIP, {"clip": ("norm", 0.1)}, r"^clipping.*0\.1"),
     "clip: per leaf": F("momentum", {"rate": 0.05} | CLIP, {"clip": ("leaf", 0.2)}, r"^clipping.*leaf by leaf"),
+    "clip: of all for each leaf": F(
+        "momentum", {"rate": 0.05, "nesterov": True, "clip": ("leaf", 0.1)} | L2, {"clip": ("norm", 0.1)},
+        r"^clipping: leaf by leaf, each to one number here; there .*clipped by the norm of all\)$",
+    ),
     "clip: per leaf, sgd": F("sgd", {"rate": 0.05} | CLIP, {"clip": ("leaf", 0.2)}, r"^clipping.*leaf"),
     "clip: absent, sgd": F("sgd", {"rate": 0.05} | CLIP, {"clip": ("norm", 1e9)}, r"^clipping", ""),
     "clip: value, sgd": F("sgd", {"rate": 0.05} | CLIP, {"clip": ("value", 0.1)}, r"^clipping.*value", ""),
+    "clip: value, L2": F("momentum", {"rate": 0.05} | L2, VALUE, r"^clipping.*by value\) to 0\.1"),
+    "clip: values, L2": F("adam", L2 | VALUE, {"clip": ("value", 0.2)}, r"^clipping.*0\.1, .*0\.2"),
+    "clip: value of squares, L2": F("rmsprop", {"eps": 1e-4} | L2, VALUE, r"^clipping.*by value\) to 0\.1"),
+    "clip: value for a norm, L2": F("adam", L2 | CLIP, VALUE, r"^clipping.*norm of all.*there every.*to 0\.1"),
+    "clip: kept, L2": F("momentum", {"rate": 0.05} | L2 | CLIP, {"b1": 0.8}, r"^momentum.*0\.9 of itself here, 0\.8"),
+    "clip: rate, L2": F("momentum", {"rate": 0.05} | L2 | VALUE, {"rate": 0.02}, r"^learning rate"),
     "clip: per group": F("adam", CLIP, {"clip": ("groups", 0.2)}, r"^clipping.*(group|part)", r"^gradient: leaves"),
     "clip: by value": F("momentum", {"rate": 0.05} | CLIP, {"clip": ("value", 0.1)}, r"^clipping.*by value"),
     "clip: always": F("momentum", {"rate": 0.05, "clip": ("norm", 9.0)}, {"clip": ("always", 9.0)},
                       r"^clipping.*(always|even|below)", r"^clipping"),
     "clip: the update": F("adam", CLIP | {"rate": 0.05}, {"clip_update": 0.2, "clip": ("norm", 1e9)},
                           r"^clipping.*update", r"^clipping"),
+    "clip: the update, alone": F("adam", {}, {"clip_update": 0.2}, r"^clipping: the port.*whole update"),
+    "clip: the update, not": F("adagrad", {"eps": 1e-6, "clip_update": 2.0}, {"clip_update": 1e9},
+                               r"^clipping: the trainer.*whole update.* 2 \("),
+    "clip: the update, momentum": F("momentum", {"rate": warm(4)}, {"clip_update": 0.2},
+                                    r"^clipping: the port.*whole update.* 0\.2 \("),
     "clip: values of the update": F("adagrad", {"eps": 1e-3, "begin_sq": 0.1, "clip": ("value", 0.3)},
                                     {"clip": ("norm", 1e9), "clip_moves": 0.8}, r"^clipping.*by itself"),
     "clip: values of the update alone": F("adagrad", {"eps": 1e-3, "begin_sq": 0.1}, {"clip_moves": 0.8},

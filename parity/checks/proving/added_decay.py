@@ -9,7 +9,7 @@ from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["added_decay_cause"]
+__all__ = ["added_decay_cause", "beside_words"]
 
 SAME = 1e-6
 """Relative distance of two shares that are one."""
@@ -58,15 +58,25 @@ def _in_one(walk: TwoWalks, here: TakenParts, there: TakenParts, sets: list[set[
     )
     shown = f"{share:.6g} of the parameters" if share is not None else "a multiple of the parameters"
     said = f"decay: {who} adds {shown} to the gradient (L2)"
-    form = move_form(walk, 1 - at)
+    return f"{said}, {other} {beside_words(walk, 1 - at)}"
+
+
+def beside_words(walk: TwoWalks, at: int) -> str:
+    """Return what one that adds no decay to its gradient takes off beside its step, as the end of a sentence.
+
+    Args:
+        walk: Two trainers after their first updates.
+        at: 0 for the trainer, 1 for its port.
+    """
+    form = move_form(walk, at)
     if form is None:
-        return f"{said}, {other} adds none"
+        return "adds none"
     first = {leaf: one.decay for leaf, one in form.moves[min(form.moves)].items() if one.decay}
     if not first:
-        return f"{said}, {other} adds none, and takes none off beside its step"
+        return "adds none, and takes none off beside its step"
     value = one_value(first, 1e-5)
     taken_off = f"{value:.6g} of them" if value is not None else f"a part of {names_of(sorted(first))}"
-    return f"{said}, {other} takes {taken_off} off beside its step (decoupled, at update {min(form.moves)})"
+    return f"takes {taken_off} off beside its step (decoupled, at update {min(form.moves)})"
 
 
 def _clipped_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:

@@ -1,18 +1,24 @@
-"""Updates of which every element is clipped by itself, after the optimizer made them: those at the limit tell it.
+"""Updates that are clipped after the optimizer made them: every element by itself, or all by their norm.
 
-What lies below the limit follows the form of the moves; what lies at it is the same number everywhere.
+What lies below a limit of elements follows the form of the moves; what lies at it is the same number everywhere.
+Where all are clipped by their norm, each update is the other run's times the limit over that norm: no rate does that.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from parity.checks.proving.move_forms import fitted_form, move_form, used_updates
+from parity.checks.proving.effective import one_value
+from parity.checks.proving.move_forms import MoveForm, fitted_form, move_form, used_updates
+from parity.checks.proving.move_ratios import SAME, ratios_of
 from parity.checks.proving.seen import SeenUpdate, joined
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["clipped_moves_cause"]
+__all__ = ["clipped_moves_cause", "clipped_norm_cause"]
+
+CLIPPED = 1e-5
+"""Relative distance of two limits that are one: what is added to a norm, up to 1e-6, shows in them."""
 
 FLUSH = 1e-9
 """Relative distance from the largest move within which one is at the limit."""
@@ -34,6 +40,65 @@ def clipped_moves_cause(walk: TwoWalks) -> str:
         f"clipping: {who} clips every element of its update by itself, after it was scaled ({limit:.6g} at the "
         f"first), {other} does not"
     )
+
+
+def clipped_norm_cause(walk: TwoWalks) -> str:
+    """Return that one scales its updates to a largest norm; empty where a rate, or nothing of the kind, is seen.
+
+    Told by several updates whose norms differ: each run's form gives its own, and the rates of the one are those of
+    the other times the limit over the norm, or as they are below it.
+
+    Args:
+        walk: Two trainers after some updates.
+    """
+    one, two = move_form(walk, 0), move_form(walk, 1)
+    if one is None or two is None or (one.signed, one.mixed, one.under) != (two.signed, two.mixed, two.under):
+        return ""
+    shared = {at: one_value(each, SAME) for at, each in ratios_of(walk, one, two).items() if each}
+    if len(shared) < 2 or None in shared.values():
+        return ""
+    for form, plain, power, names in ((two, one, 1, ("the port", "the trainer")),
+                                      (one, two, -1, ("the trainer", "the port"))):  # fmt: skip
+        ratios = {at: value**power for at, value in shared.items() if value}
+        rates = {at: _rate(plain, at) for at in ratios}
+        # the limit is in what the rate is taken of, or in the updates themselves, with corrections and rate
+        norms = {at: form.wholes[at][0] for at in ratios}
+        moved = {at: rates[at] * norm for at, norm in norms.items()}
+        own = [_rate(plain, at) * plain.wholes[at][0] for at in ratios]
+        # both were at one point before they parted, and from then on norms of clipped gradients differ by that alone
+        if ratios.get(walk.done, 1.0) >= 1.0 - SAME or max(own) - min(own) <= CLIPPED * max(own):
+            continue
+        for words, sizes in (("before its rate", norms), ("its rate included", moved)):
+            limit = _largest_norm(ratios, sizes)
+            if limit:
+                at = min(at for at, ratio in ratios.items() if ratio < 1.0 - SAME)
+                return (
+                    f"clipping: {names[0]} clips the norm of its whole update, after the optimizer made it, to "
+                    f"{limit:.6g} ({words}; {sizes[at]:.6g} at update {at}), {names[1]} does not"
+                )
+    return ""
+
+
+def _rate(form: MoveForm, at: int) -> float:
+    return one_value({leaf: one.rate for leaf, one in form.moves[at].items()}, SAME) or 0.0
+
+
+def _largest_norm(ratios: dict[int, float], sizes: dict[int, float]) -> float:
+    """Return the limit to which norms are scaled by ratios; 0 where they are not, or where one ratio is all there is.
+
+    Args:
+        ratios: Of each update, by which it is scaled.
+        sizes: Its norm before.
+    """
+    clipped = [at for at, ratio in ratios.items() if 0.0 < ratio < 1.0 - SAME]
+    limits = [ratios[at] * sizes[at] for at in clipped]
+    if len(clipped) < 2 or not min(limits) > 0.0 or max(limits) - min(limits) > CLIPPED * max(limits):
+        return 0.0
+    # updates of one norm are clipped by one factor, as a rate has it; below the limit nothing is
+    norms = [sizes[at] for at in clipped]
+    below = [at for at in ratios if at not in clipped]
+    held = all(abs(ratios[at] - 1.0) <= SAME and sizes[at] <= max(limits) * (1 + SAME) for at in below)
+    return limits[0] if held and max(norms) - min(norms) > 1e-3 * max(norms) else 0.0
 
 
 def _limit(walk: TwoWalks, at: int) -> float | None:

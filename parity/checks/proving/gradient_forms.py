@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.added_decay import beside_words
+from parity.checks.proving.decayed_forms import clipped_decayed_forms, decayed_forms
 from parity.checks.proving.effective import FEWEST, fitted_any
 from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.other_gradients import ascended_forms, parted_forms
 from parity.checks.proving.seen import SeenUpdate, decays_of, joined, seen_updates
-from parity.checks.proving.slots import LeafArrays
+from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.unit_forms import GradientForm, centred_forms, plain_forms, unit_forms, value_forms
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["gradient_forms_cause"]
+__all__ = ["gradient_form", "gradient_forms_cause"]
 
 FIT = 1e-7
 """How far a later update may be from what a form makes of it, relative to its largest element."""
@@ -83,17 +86,59 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
     if first is None or second is None:
         return ""
     (one, seen), (two, other) = first, second
+    if cause := _decay_cause(walk, one, two):
+        return cause
     if one.kind == two.kind == "plain":
         return _scale_cause(walk, seen, other)
     if one.same(two):
         return _limit_cause(one, two, seen, other)
-    if seen.slot and seen.power == 1 and (one.kind == "value") != (two.kind == "value"):
+    known = one.decay or two.decay
+    if seen.slot and seen.power == 1 and (one.kind == "value") != (two.kind == "value") and not known:
         return ""  # the moments themselves tell it
     # what changes the gradient is looked for by its title: the gradient as it is has none
-    title = one.title or two.title
+    title = next((form.title for form in (one, two) if form.kind != "plain"), one.title or two.title)
+    said = [_words(walk, at, form, place) for at, (form, place) in enumerate((first, second))]
     if one.kind == two.kind:
-        return f"{title}: {one.words} here, {two.words} there"
-    return f"{title}: {one.words} here; there {two.words}"
+        return f"{title}: {said[0]} here, {said[1]} there"
+    return f"{title}: {said[0]} here; there {said[1]}"
+
+
+def _words(walk: TwoWalks, at: int, form: GradientForm, seen: Observed) -> str:
+    """Return what a form is called: one with a scale for all is the gradient as it is where that scale stays."""
+    if form.kind != "plain" or form.decay:
+        return form.words
+    updates = seen_updates(walk, at)[:3]
+    scales = np.array([seen.scale(update) for update in updates])
+    norms = np.array([np.linalg.norm(joined(update.gradient, list(update.gradient))) for update in updates])
+    sizes = scales * norms
+    if np.ptp(scales) <= 1e-6 * np.abs(scales).max() != 0.0:
+        return form.words
+    if len(updates) > 2 and np.ptp(sizes) <= 1e-5 * np.abs(sizes).max() and np.ptp(norms) > 1e-3 * norms.max():
+        return "the gradient of the loss, all of it scaled to one norm at each update (clipped by the norm of all)"
+    return "the gradient of the loss with one scale for all leaves, which is not the same at each update"
+
+
+def _decay_cause(walk: TwoWalks, one: GradientForm, two: GradientForm) -> str:
+    """Return that two gradients of one form have other shares of the parameters added to them (L2)."""
+    if one.kind != two.kind or (one.kind != "plain" and not one.same(two)) or not (one.decay or two.decay):
+        return ""
+    if not (one.decay and two.decay):
+        at = 0 if one.decay else 1
+        names = ("the trainer", "the port")
+        return (
+            f"decay: {names[at]} adds {(one, two)[at].decay:.6g} of the parameters to the gradient (L2), "
+            f"{names[1 - at]} {beside_words(walk, 1 - at)}"
+        )
+    if abs(one.decay - two.decay) > 1e-5 * abs(one.decay):
+        return f"decay: {one.decay:.6g} of the parameters is added to the gradient (L2) here, {two.decay:.6g} there"
+    names_here = walk.pairing.names()
+    here = {leaf for leaf, names in names_here.items() if set(names.split(" + ")) <= one.decayed}
+    for who, more in (("the port", two.decayed - here), ("the trainer", here - two.decayed)):
+        if more:
+            return (
+                f"decay: {who} adds a multiple of the parameters to the gradient (L2) of {names_of(sorted(more))} too"
+            )
+    return ""
 
 
 def _limit_cause(one: GradientForm, two: GradientForm, seen: Observed, other: Observed) -> str:
@@ -147,7 +192,24 @@ def _scale_cause(walk: TwoWalks, seen: Observed, other: Observed) -> str:
     return ""
 
 
+def gradient_form(walk: TwoWalks, at: int) -> GradientForm | None:
+    """Return the form of the gradients that a run was given; None where it is not known.
+
+    Args:
+        walk: Two trainers after some updates.
+        at: 0 for the trainer, 1 for its port.
+    """
+    found = _form_of(walk, at)
+    return None if found is None else found[0]
+
+
 def _form_of(walk: TwoWalks, at: int) -> tuple[GradientForm, Observed] | None:
+    if at not in walk.given:  # a form at another point takes many gradients to find
+        walk.given[at] = _found_form(walk, at)
+    return cast("tuple[GradientForm, Observed] | None", walk.given[at])
+
+
+def _found_form(walk: TwoWalks, at: int) -> tuple[GradientForm, Observed] | None:
     """Return the form of which all updates of a run are made; None where none is, or two that differ."""
     ways = [seen_updates(walk, at, own=own)[:3] for own in (True, False)]
     if len(ways[0]) < 2 or ways[0][0].at != 1:
@@ -168,6 +230,9 @@ def _makers(lane: Lane, seen: Observed) -> Iterator[Callable[[SeenUpdate, LeafAr
     yield plain_forms
     yield unit_forms
     yield value_forms
+    if seen.power == 2:
+        yield decayed_forms
+    yield clipped_decayed_forms
     yield centred_forms
     yield lambda update, seen: ascended_forms(lane, update, seen)
     yield lambda update, seen: parted_forms(lane, update, seen)

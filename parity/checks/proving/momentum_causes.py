@@ -105,7 +105,13 @@ def second_update_cause(walk: TwoWalks) -> str:
         if since != 2 or not gap.other or gap.other == MODEL:
             continue
         one, two = (_steady(lane, name) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False))
-        if one is None or two is None or (_same(one.kept, two.kept) and _same(one.taken, two.taken)):
+        if one is None or two is None:
+            # where gradients are clipped by their norm, what is taken of them changes, and what is kept does not
+            one, two = (shares_of(lane, name, 2) for lane, name in zip(walk.lanes, (slot, gap.other), strict=False))
+            if one is not None and two is not None and _same(one.taken, two.taken) and not _same(one.kept, two.kept):
+                return f"momentum: at the second update it keeps {one.kept:.6g} of itself here, {two.kept:.6g} there"
+            continue
+        if _same(one.kept, two.kept) and _same(one.taken, two.taken):
             continue
         shown = [f"{share.kept:.6g} of itself and {share.taken:.6g} of the gradient" for share in (one, two)]
         return f"momentum: from the second update on it is {shown[0]} here, {shown[1]} there"

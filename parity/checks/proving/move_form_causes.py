@@ -19,7 +19,7 @@ from parity.checks.proving.slots import names_of
 from parity.checks.proving.trust_forms import trust_cause, trust_form
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["move_forms_cause"]
+__all__ = ["kept_ascent_cause", "move_forms_cause"]
 
 SEEN = 1e-3
 """Relative distance of two epsilons that are told apart: their own rounding is larger than that of rates."""
@@ -54,6 +54,16 @@ def move_forms_cause(walk: TwoWalks) -> str:
         _correction_cause(walk, one, two, ratios) or (_epsilon_cause(walk, one, two) if equal else "")
         or beside_decay_cause(walk, one, two) or _scaled_cause(one, two, ratios) or _groups_cause(ratios)
     )  # fmt: skip
+
+
+def kept_ascent_cause(walk: TwoWalks) -> str:
+    """Return that one run does not take back what it went up the gradient; empty where both do, or it is not seen.
+
+    Args:
+        walk: Two trainers after some updates, its gradients those at the parameters themselves.
+    """
+    one, two = move_form(walk, 0), move_form(walk, 1)
+    return "" if one is None or two is None else _kept_up_cause(one, two)
 
 
 def _scaled_cause(one: MoveForm, two: MoveForm, ratios: Rates) -> str:
@@ -103,6 +113,21 @@ def _direction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
     if one.signed != two.signed:
         who, other = ("the trainer", "the port") if one.signed else ("the port", "the trainer")
         return f"sign: {who} moves by the signs of what {other} moves by, all elements alike"
+    if cause := _kept_up_cause(one, two):
+        return cause
+    if bool(one.under) == bool(two.under) and (cause := _nesterov_cause(walk, one, two)):
+        return cause
+    if one.under and two.under and bool(one.mean) != bool(two.mean):
+        who, mean = ("the trainer", one.mean) if one.mean else ("the port", two.mean)
+        return f"second moment: {who} takes the square of {mean} from it (centred), the other does not"
+    if one.under and two.under and one.place != two.place and "whole" not in (one.place, two.place):
+        words = ("under the root", "beside it") if one.place == "under" else ("beside the root", "under it")
+        return f"epsilon of the optimizer: {words[0]} of the second moment here, {words[1]} there"
+    return ""
+
+
+def _kept_up_cause(one: MoveForm, two: MoveForm) -> str:
+    """Return that one goes on from the point up the gradient at which the other only takes its own."""
     ups = [_kept_up(form) for form in (one, two)]
     if (ups[0] is None) != (ups[1] is None):
         who, other, up = (
@@ -112,14 +137,6 @@ def _direction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
             f"SAM: the step of {who} is taken from the ascended point, {up:.6g} up the gradient, which it does not "
             f"take back; {other} steps from the parameters"
         )
-    if bool(one.under) == bool(two.under) and (cause := _nesterov_cause(walk, one, two)):
-        return cause
-    if one.under and two.under and bool(one.mean) != bool(two.mean):
-        who, mean = ("the trainer", one.mean) if one.mean else ("the port", two.mean)
-        return f"second moment: {who} takes the square of {mean} from it (centred), the other does not"
-    if one.under and two.under and one.place != two.place and "whole" not in (one.place, two.place):
-        words = ("under the root", "beside it") if one.place == "under" else ("beside the root", "under it")
-        return f"epsilon of the optimizer: {words[0]} of the second moment here, {words[1]} there"
     return ""
 
 

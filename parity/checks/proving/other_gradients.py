@@ -13,7 +13,7 @@ from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.unit_forms import GradientForm
 from parity.errors import ParityError
 
-__all__ = ["ascended_forms", "parted_forms"]
+__all__ = ["ascended_forms", "ascent_of", "parted_forms"]
 
 FIT = 1e-7
 """How far an update may be from what a form makes of it, relative to its largest element."""
@@ -124,6 +124,12 @@ RISES = (
     ("plain", "times the gradient itself", _plain),
 )
 """Name, words, and the step up for a length of one."""
+
+
+def ascent_of(form: GradientForm) -> Callable[[SeenUpdate], LeafArrays] | None:
+    """Return the step up of a form that is at a point where the loss is higher; None where it is no such form."""
+    rise = next((rise for name, _, rise in RISES if form.kind == f"ascended {name}"), None)
+    return None if rise is None else lambda one: {leaf: form.size * up for leaf, up in rise(one).items()}
 
 
 def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:

@@ -51,6 +51,10 @@ class GradientForm:
     """How far the limits of its parts are from one another, relative."""
     turned: bool = False
     """Whether it says of axes, which are those of the port's layout: in the trainer's own they may be turned."""
+    decay: float = 0.0
+    """Share of the parameters that is added (L2), where it is a part of the form."""
+    decayed: frozenset[str] = frozenset()
+    """Leaves to which it is added."""
 
     def same(self, other: GradientForm) -> bool:
         """Return whether two are one form with one number."""

@@ -14,14 +14,15 @@ from parity.checks.proving.added_decay import added_decay_cause
 from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
-from parity.checks.proving.clipped_moves import clipped_moves_cause
+from parity.checks.proving.clipped_moves import clipped_moves_cause, clipped_norm_cause
+from parity.checks.proving.delta_forms import delta_forms_cause
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
 from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lion_forms import sign_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
-from parity.checks.proving.move_form_causes import move_forms_cause
+from parity.checks.proving.move_form_causes import kept_ascent_cause, move_forms_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
@@ -32,6 +33,7 @@ from parity.checks.proving.recurrences import (
 )
 from parity.checks.proving.schedule_forms import moving_momentum
 from parity.checks.proving.second_moment_forms import second_moment_forms_cause
+from parity.checks.proving.seen_through import through_ascent
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
@@ -55,9 +57,21 @@ def update_cause(walk: TwoWalks) -> str:
     first = min((since for since, _ in walk.suspects.values()), default=walk.done)
     if walk.what == "loss" and first >= walk.done and (cause := _loss_cause(walk)):
         return cause  # slots that part at this update follow a loss that had parted before them
+    above = through_ascent(walk)
+    return _of_gradients(walk, first) if above is None else kept_ascent_cause(walk) or _of_gradients(above, first)
+
+
+def _of_gradients(walk: TwoWalks, first: int) -> str:
+    """Return why a walk parts whose gradients are those of its losses.
+
+    Args:
+        walk: Two trainers up to the update after which something parts.
+        first: The update after which a slot parts.
+    """
     if first == 1 and (
         cause := frozen_cause(walk)
         or begin_cause(walk)
+        or delta_forms_cause(walk)
         or second_moment_forms_cause(walk)
         or second_moment_cause(walk)
         or clip_values_cause(walk)
@@ -70,12 +84,22 @@ def update_cause(walk: TwoWalks) -> str:
     if (
         walk.done == 1
         and walk.what == MODEL
-        and (cause := move_forms_cause(walk) or clipped_moves_cause(walk) or ahead_cause(walk) or divisor_cause(walk))
+        and (
+            cause := clipped_norm_cause(walk)
+            or move_forms_cause(walk)
+            or clipped_moves_cause(walk)
+            or ahead_cause(walk)
+            or divisor_cause(walk)
+        )
     ):
         return cause
     if cause := second_update_cause(walk):
         return _of_a_schedule(walk) or cause
-    if walk.done > 1 and walk.what == MODEL and (cause := largest_cause(walk) or move_forms_cause(walk)):
+    if (
+        walk.done > 1
+        and walk.what == MODEL
+        and (cause := largest_cause(walk) or clipped_norm_cause(walk) or move_forms_cause(walk))
+    ):
         return cause
     return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
 

@@ -51,6 +51,8 @@ class TwoWalks:
     """Whether a state holds values that are not finite, on both sides: nothing can be judged from then on."""
     silent: bool = False
     """Whether a step returned no loss."""
+    given: dict[int, object] = field(default_factory=dict)
+    """What is known of the gradients that each run was given, where causes asked for it."""
     clouded: str = ""
     """Why what parts may be the rounding of a cast that could not be left out: nothing can be judged then."""
 
