@@ -520,3 +520,22 @@ def test_a_bias_is_added_inside_a_gate() -> None:
     assert "with that changed all values are equal" in said
     assert "test_program_causes.py:" in said
     assert _both(trainer, lambda x: jnp.tanh(x + jax.nn.sigmoid(x * 0.7) * (x @ square + bias))) == ""
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_both_ends_of_the_edges_are_exchanged_in_each_layer(layers: int) -> None:
+    edges = np.array([[0, 1, 2, 3, 3], [1, 2, 0, 0, 4]])
+
+    def trainer(x: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+        for _ in range(layers):
+            x = torch.tanh(x + torch.zeros_like(x).index_add(0, e[1], x[e[0]]))
+        return x
+
+    def port(x: jax.Array, e: jax.Array) -> jax.Array:
+        for _ in range(layers):
+            x = jnp.tanh(x + jax.ops.segment_sum(x[e[1]], e[0], 5))
+        return x
+
+    said = _of_draws(trainer, port, [[x, edges] for x in _INPUTS])
+    assert "the 2 parts as they are here" in said
+    assert "in the order [1, 0] there" in said
