@@ -462,3 +462,80 @@ def test_what_is_left_out_on_both_sides_is_no_cause() -> None:
 
     assert not _of_draws(trainer, port, _DRAWS)
     assert _of_draws(trainer, without, _DRAWS).startswith("left out: add is applied here")
+
+
+def _convolved(x: Any, paddings: tuple[int, int]) -> torch.Tensor:
+    """Return the mean of two convolutions of dilations 2 and 4 over the last axis."""
+    wide = torch.from_numpy(np.random.default_rng(8).standard_normal((4, 1, 3)))
+    deep = torch.from_numpy(np.random.default_rng(9).standard_normal((4, 4, 3)))
+    h = torch.tanh(F.conv1d(x[:, None], wide, padding=paddings[0], dilation=2))
+    return F.conv1d(h, deep, padding=paddings[1], dilation=4).mean(-1)
+
+
+def test_convolutions_are_padded_as_if_they_had_no_dilation() -> None:
+    """Each has another dilation, and all of them another length behind it."""
+    draws = [np.random.default_rng(seed).standard_normal((2, 20)) for seed in (1, 2)]
+
+    def said(paddings: tuple[int, int]) -> str:
+        here, there = (
+            [TorchProgram(lambda x=x, own=own: lambda: _convolved(torch.from_numpy(x), own)) for x in draws]
+            for own in ((2, 4), paddings)
+        )
+        return ", or ".join(one.text for one in explain(here, there))
+
+    assert "conv1d with padding for its dilation here" in said((1, 1))
+    assert "as for none there" in said((1, 1))
+    assert "padding 4 here" in (one := said((2, 3))), one
+    assert "3 there" in one
+    assert said((2, 4)) == ""
+
+
+def test_places_at_the_ends_of_an_axis_are_padded_otherwise() -> None:
+    kernel = np.random.default_rng(8).standard_normal((1, 1, 3))
+
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        return F.conv1d(F.pad(x[:, None], (2, 0)), torch.from_numpy(kernel))
+
+    def port(x: jax.Array) -> jax.Array:
+        padded = jnp.pad(x, ((0, 0), (1, 1)))
+        return sum(padded[:, None, at : at + 6] * kernel[0, 0, at] for at in range(3))
+
+    said = _both(trainer, port)
+    assert "pad with 2 and 0 places at the ends here" in said
+    assert "1 and 1 there" in said
+
+
+def test_a_bias_is_added_inside_a_gate() -> None:
+    """It is spread over the sum: no value before it has its shape."""
+    square, bias = _WIDE[:, :6], np.arange(6.0) + 0.5
+
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        hidden = x @ torch.from_numpy(square) + torch.from_numpy(bias)
+        return torch.tanh(x + torch.sigmoid(x * 0.7) * hidden)
+
+    def port(x: jax.Array) -> jax.Array:
+        return jnp.tanh(x + jax.nn.sigmoid(x * 0.7) * (x @ square) + bias)
+
+    said = _both(trainer, port)
+    assert "with that changed all values are equal" in said
+    assert "test_program_causes.py:" in said
+    assert _both(trainer, lambda x: jnp.tanh(x + jax.nn.sigmoid(x * 0.7) * (x @ square + bias))) == ""
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_both_ends_of_the_edges_are_exchanged_in_each_layer(layers: int) -> None:
+    edges = np.array([[0, 1, 2, 3, 3], [1, 2, 0, 0, 4]])
+
+    def trainer(x: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+        for _ in range(layers):
+            x = torch.tanh(x + torch.zeros_like(x).index_add(0, e[1], x[e[0]]))
+        return x
+
+    def port(x: jax.Array, e: jax.Array) -> jax.Array:
+        for _ in range(layers):
+            x = jnp.tanh(x + jax.ops.segment_sum(x[e[1]], e[0], 5))
+        return x
+
+    said = _of_draws(trainer, port, [[x, edges] for x in _INPUTS])
+    assert "the 2 parts as they are here" in said
+    assert "in the order [1, 0] there" in said

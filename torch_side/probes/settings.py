@@ -35,6 +35,7 @@ def other_settings(
     return (
         *_plain(kind, args, named),
         *_convolved(kind, args, named),
+        *_ends(kind, args, named),
         *_assumed(kind, args, named),
         *_sliced(kind, args),
     )
@@ -118,7 +119,10 @@ def _plain(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterat
 
 
 def _convolved(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield other dilations of a convolution, with the padding that keeps its shape; ends padded otherwise."""
+    """Yield other dilations of a convolution, with the padding that keeps its shape and as it is; other paddings.
+
+    Words without a number are those of a mistake that is made for each convolution of a stack by its own numbers.
+    """
     axes = _CONVOLUTIONS.get(kind)
     if axes is None or len(args) < 2:
         return
@@ -138,6 +142,41 @@ def _convolved(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> It
                 keys["padding"]: [p + e // 2 for p, e in zip(padded, more, strict=True)],
             }
             yield f"dilation {dilation[0]}|{other}", new
+        yield f"dilation {dilation[0]}|{other}, padded as it is", {keys["dilation"]: [other] * axes}
+    if any(one > 1 for one in dilation):
+        yield "its dilation|none, padded as it is", {keys["dilation"]: [1] * axes}
+        if all(p % d == 0 for p, d in zip(padded, dilation, strict=True)) and any(padded):
+            less = [p // d for p, d in zip(padded, dilation, strict=True)]
+            yield "padding for its dilation|as for none", {keys["padding"]: less}
+            more = [p * d for p, d in zip(padded, dilation, strict=True)]
+            yield "padding as for no dilation|for its dilation", {keys["padding"]: more}
+    for other in range(max((d * (n - 1) for d, n in zip(dilation, size, strict=True)), default=0) + 1):
+        if any(one != other for one in padded):
+            yield f"padding {padded if axes > 1 else padded[0]}|{other}", {keys["padding"]: [other] * axes}
+
+
+def _ends(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield other numbers of places that the ends of an axis are padded with, and as many at the other end."""
+    key = next((key for key in ("pad", "1") if key in named), "")
+    amounts = named.get(key)
+    if kind != "pad" or not isinstance(amounts, list | tuple) or not all(map(_is_whole, amounts)):
+        return
+    for at in range(0, len(amounts) - 1, 2):
+        low, high = amounts[at : at + 2]
+        total = low + high
+        found = [
+            (high, low),
+            (total - total // 2, total // 2),
+            (total // 2, total - total // 2),
+            (total, 0),
+            (0, total),
+        ]
+        found += [(low + by, high) for by in (-2, -1, 1, 2)] + [(low, high + by) for by in (-2, -1, 1, 2)]
+        found += [(low // by, high // by) for by in (2, 4)] + [(low * by, high * by) for by in (2, 3, 4)]
+        for two in dict.fromkeys(found):
+            if two != (low, high) and min(two) >= 0 and total > 0:
+                new = [*amounts[:at], *two, *amounts[at + 2 :]]
+                yield f"{low} and {high} places at the ends|{two[0]} and {two[1]}", {key: new}
 
 
 def _spread(value: Any, axes: int) -> list[int] | None:

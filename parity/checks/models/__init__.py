@@ -13,6 +13,7 @@ from parity.checks.models.maps import (
     map_opened,
     opened_models,
 )
+from parity.checks.models.nearer import nearer_rules
 from parity.checks.models.opening import ModelSource, arguments, open_subjects
 from parity.checks.models.parting import Parting
 from parity.checks.models.partings import find_parting, parting_of
@@ -35,6 +36,7 @@ __all__ = [
     "find_parting",
     "map_models",
     "map_opened",
+    "nearer_rules",
     "open_subjects",
     "opened_models",
     "parting_of",

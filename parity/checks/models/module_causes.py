@@ -12,6 +12,15 @@ from parity.contract import ModuleCall
 
 __all__ = ["angle_cause", "left_out_cause"]
 
+FEWEST_ROWS = 2
+"""Rows from which two columns that are equal are one: of a single number many are."""
+
+MOST_COMPARED = 2**22
+"""Numbers above which columns are not compared with each other."""
+
+MOST_COLUMNS = 16
+"""Columns whose order is told one by one."""
+
 
 def left_out_cause(
     calls: tuple[Sequence[ModuleCall], Sequence[ModuleCall]], paths: tuple[str, str], first: Float64s,
@@ -43,7 +52,7 @@ def left_out_cause(
 
 
 def angle_cause(paths: tuple[str, str], first: Float64s, second: Float64s) -> str:
-    """Return that two inputs of modules part in sines and cosines alone, told by their squares that sum to one.
+    """Return that two inputs of modules part in sines and cosines alone, told by squares, or in the order of columns.
 
     Args:
         paths: Modules whose inputs or outputs part.
@@ -56,6 +65,9 @@ def angle_cause(paths: tuple[str, str], first: Float64s, second: Float64s) -> st
     limit = tolerance(first, second)
     parted = np.flatnonzero(np.abs(here - there).max(0) > limit)
     at, end = int(parted[0]), int(parted[-1]) + 1
+    if order := _exchanged(here, there, limit):
+        same = "are the same in another order" + (", the two halves exchanged" if order == "halves" else f": {order}")
+        return f"columns {at} to {end - 1} of what goes into {paths[0]} and {paths[1]} {same}"
     # a period may agree in both, as the shortest does: the columns that part need not be all of them
     for start, stop in [(s, e) for s in range(at + 1) for e in range(end, first.shape[-1] + 1)]:
         half, odd = divmod(stop - start, 2)
@@ -72,3 +84,17 @@ def angle_cause(paths: tuple[str, str], first: Float64s, second: Float64s) -> st
                     f"{paths[0]} and {paths[1]} are of other angles (periods, place or time)"
                 )
     return ""
+
+
+def _exchanged(here: Float64s, there: Float64s, limit: float) -> str:
+    """Return how columns of one lie in the other, where each is one of them; empty where one is not, or is two."""
+    if len(here) < FEWEST_ROWS or here.size * here.shape[1] > MOST_COMPARED:
+        return ""
+    same = np.abs(here[:, :, None] - there[:, None, :]).max(0) <= limit
+    if not ((same.sum(0) == 1).all() and (same.sum(1) == 1).all()):
+        return ""
+    order = same.argmax(1)
+    half, odd = divmod(len(order), 2)
+    if not odd and np.array_equal(order, np.roll(np.arange(len(order)), half)):
+        return "halves"
+    return f"{order.tolist()} there" if len(order) <= MOST_COLUMNS else "each column is one of the other's"

@@ -9,6 +9,7 @@ from typing import Any
 
 from parity.checks.models.mapping import ModelMap, propose
 from parity.checks.models.maps import opened_models
+from parity.checks.models.nearer import nearer_rules
 from parity.checks.models.opening import open_subjects
 from parity.checks.models.ordered import likely_maps
 from parity.checks.models.parting import Parting, where_parted
@@ -44,13 +45,17 @@ def find_parting(
     return parting_of(open_subjects(first, second, inputs), rules)
 
 
-def parting_of(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, found: ModelMap | None = None) -> Parting:
+def parting_of(
+    subjects: Subjects, rules: Path | Sequence[LeafRule] | None, found: ModelMap | None = None,
+    nearer: list[LeafRule] | None = None,
+) -> Parting:  # fmt: skip
     """Return where two models that are open part; see `find_parting`.
 
     Args:
         subjects: The models.
         rules: RULES.toml or rules; None for the map that is proposed.
         found: That map, where it was looked for already.
+        nearer: The map under which both do most alike, likewise; see `nearer_rules`.
     """
     if rules is not None:
         given = read_rules(rules).rules if isinstance(rules, Path) else list(rules)
@@ -63,7 +68,7 @@ def parting_of(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, foun
     reasons = [f"{' + '.join(row.first)}: {row.why}" for row in found.unsure]
     reasons += [f"{what}: {why}" for what, why in found.alone]
     note = f"{len(reasons)} rows of the map are not sure, so this is not either: {reasons[0]}; give --rules"
-    partings = [where_parted(subjects, likely) for likely in _likely(subjects, found)]
+    partings = [where_parted(subjects, likely) for likely in _likely(subjects, found, nearer)]
     if not partings:
         return Parting("inconclusive", names, notes=(note,))
     # under a wrong map modules part that are right: the map under which most calls agree is the likely one
@@ -71,9 +76,11 @@ def parting_of(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, foun
     return replace(parting, verdict="inconclusive", notes=(note, *parting.notes))
 
 
-def _likely(subjects: Subjects, found: ModelMap) -> list[list[LeafRule]]:
-    """Return complete maps that are likely: by behaviour and names first, then by the order of calls."""
+def _likely(subjects: Subjects, found: ModelMap, nearer: list[LeafRule] | None) -> list[list[LeafRule]]:
+    """Return complete maps that are likely: by behaviour and names, by the order of calls, and by likeness."""
     rules = [row.rule for row in found.rows if row.rule is not None]
     whole = len(rules) == len(found.rows) and not found.alone
     ordered = likely_maps(subjects, found.matched) if found.matched is not None else []
-    return [*([rules] if whole else []), *ordered]
+    nearer = nearer or nearer_rules(subjects, found)
+    maps = [*([rules] if whole else []), *ordered]
+    return maps if nearer is None or nearer in maps else [*maps, nearer]

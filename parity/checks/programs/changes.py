@@ -253,18 +253,32 @@ def _exchanges(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
         if two.kind == one.kind and two.exchanged and two.outputs[0].shape == one.outputs[0].shape
         and two.inputs[0].shape == one.inputs[0].shape and np.array_equal(two.inputs[0], one.inputs[0])
     ]  # fmt: skip
-    if alike[0] != at or not 2 <= len(alike) <= 4:
+    # each layer of a stack may take them anew, as both ends of the edges of a graph
+    ways = [operations[other].exchanged for other in alike]
+    numbers = [next(first for first, one in enumerate(ways) if _is_one(one, way)) for way in ways]
+    parts = sorted(set(numbers))
+    count = len(parts)
+    # of two the first may be none that anything is changed at; of more that would be many trials
+    if not 2 <= count <= 4 or (count > 2 and at != alike[0]):
         return
-    for order in itertools.permutations(range(len(alike))):
-        if order != tuple(range(len(alike))):
+    for order in itertools.permutations(range(count)):
+        if order != tuple(range(count)):
             edits = {
-                mine: OperationEdit(settings=operations[alike[p]].exchanged)
-                for mine, p in zip(alike, order, strict=True)
+                other: OperationEdit(settings=ways[parts[order[parts.index(number)]]])
+                for other, number in zip(alike, numbers, strict=True)
             }
             mine = edits.pop(at)
             yield OperationChange(
-                "order", f"the {len(alike)} parts as they are", f"in the order {list(order)}", 1, mine, edits
+                "order", f"the {count} parts as they are", f"in the order {list(order)}", 1, mine, edits
             )
+
+
+def _is_one(first: Any, second: Any) -> bool:
+    """Return whether two places are one; of arrays, which have no one answer, whether they are one object."""
+    try:
+        return first is second or bool(first == second)
+    except (RuntimeError, ValueError):
+        return all(first[key] is second.get(key) for key in first)
 
 
 def _conditions(one: ProgramOperation) -> Iterator[OperationChange]:

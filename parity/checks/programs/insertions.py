@@ -28,6 +28,7 @@ def insertions_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[O
     yield from _added(operations[at])
     yield from _taken(operations[at])
     yield from _terms(operations, at)
+    yield from _gated(operations, at)
 
 
 def _added(one: ProgramOperation) -> Iterator[OperationChange]:
@@ -110,3 +111,34 @@ def _terms(operations: Sequence[ProgramOperation], at: int) -> Iterator[Operatio
         if not np.array_equal(x, y):
             edit = OperationEdit(after=lambda o, i, s: (s[0][0],), sources=(source,))
             yield OperationChange("value", f"what {one.kind} makes", name, 3, edit)
+
+
+def _gated(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
+    """Yield a value before an operation that one of two inputs is taken times, such as a bias inside a gate.
+
+    The input may be spread over the output, as a bias is: then no value before it has its shape.
+    """
+    one = operations[at]
+    y = one.outputs[0]
+    if len(one.inputs) != 2 or y.size < 2 or any(x.dtype.kind != "f" for x in one.inputs):
+        return
+    places = [place for place, x in enumerate(one.inputs) if x.size > 1 and _spread(x, y)]
+    for source in nearest(operations, at, y.shape) if len(places) == 2 else ():
+        x = operations[source].outputs[0]
+        name = f"what {operations[source].kind} makes at {operations[source].place}"
+        for place in places:
+            if not np.array_equal(x, one.inputs[place]):
+                edit = OperationEdit(given=_times(place), sources=(source,))
+                yield OperationChange("term", f"input {place} of {one.kind} as it is", f"times {name}", 3, edit)
+
+
+def _times(place: int) -> Callable[[OperationArrays, Sequence[OperationArrays]], OperationArrays]:
+    def given(inputs: OperationArrays, sources: Sequence[OperationArrays]) -> OperationArrays:
+        return tuple(x * sources[0][0] if at == place else x for at, x in enumerate(inputs))
+
+    return given
+
+
+def _spread(x: FloatNumbers, y: FloatNumbers) -> bool:
+    """Return whether a value has the shape of another, or is spread over it."""
+    return x.ndim <= y.ndim and all(n in (1, m) for n, m in zip(x.shape[::-1], y.shape[::-1], strict=False))

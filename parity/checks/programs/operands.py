@@ -269,6 +269,8 @@ def _laid(
         at: places for at in lines
         if (places := [n for n, x in enumerate(operations[at].inputs) if any(_same(x, v) for v in one.values)])
     }  # fmt: skip
+    if not slots:  # a value with numbers that are none is equal to nothing, itself included
+        return
 
     def change(topic: str, other: str, rank: int, make: Callable[[NDArray[Any]], Any]) -> tuple[int, OperationChange]:
         edits = {at: _making(places, make) for at, places in slots.items()}

@@ -96,12 +96,25 @@ class ChangeSearch(ProgramTrial):
                 break
             if change.topic in found or any(change.rank > other.rank for other in found.values()):
                 continue
-            for group in [[at]] if change.rest or change.whole else self.groups(at, whole=change.rank < 2):
+            for group in [[at]] if change.rest or change.whole else self._groups(at, change):
                 edits = {**{place: self._edit(change, place) for place in group}, **change.rest}
                 if self.fits(edits):
                     found[change.topic] = self.explanation(change, at, edits)
                     break
         return list(found.values())
+
+    def _groups(self, at: int, change: OperationChange) -> list[list[int]]:
+        """Return the operations that are changed together; with those that have its words too."""
+        groups = self.groups(at, whole=change.rank < 2)
+        if change.words:
+            kind = self.operations[at].kind
+            alike = [
+                other for other, two in enumerate(self.operations)
+                if two.kind == kind and any(words == change.words for words, _ in two.others)
+            ]  # fmt: skip
+            if len(alike) > 1 and alike not in groups:
+                groups.append(alike)
+        return groups
 
     def _edit(self, change: OperationChange, place: int) -> OperationEdit:
         """Return the edit of a change at an operation of a group, which may have settings of its own for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from parity.checks.models import MappedModels, Subjects, map_opened, parting_of, placed
+from parity.checks.models import MappedModels, Subjects, map_opened, nearer_rules, parting_of, placed
 from parity.checks.ports import Convert
 from parity.checks.progress import tell
 from parity.checks.proving.batches import compare_batches
@@ -150,10 +150,12 @@ class Proving:
         if mapped.verdict != "broken":
             return PortStage("forward", "inconclusive", lines[0], lines=tuple(lines[1:6]))
         rows = mapped.found.rows if mapped.found is not None else ()
-        placements, missing = placed(subjects, [row.rule for row in rows if row.rule] or list(mapped.rules))
+        nearer = nearer_rules(subjects, mapped.found) if mapped.found is not None else None
+        likely = nearer or [row.rule for row in rows if row.rule] or list(mapped.rules)
+        placements, missing = placed(subjects, likely)
         if not missing:
             self.unproven = Pairing(subjects, placements)
-        parting = parting_of(subjects, self.rules, mapped.found)
+        parting = parting_of(subjects, self.rules, mapped.found, nearer)
         said = next((line for line in lines[1:] if not line.startswith("unsure")), lines[0])
         more = [line.strip() for line in parting.text().splitlines()[:6]] if parting.what else []
         sizes = [sum(value.size for value in model.leaves.values()) for model in (subjects.first, subjects.second)]
