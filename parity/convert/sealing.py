@@ -120,8 +120,8 @@ def look(path: Path) -> FilesThen:
     """Return what is there now; only its description is read.
 
     Raises:
-        CheckpointError: There is no checkpoint that can be sealed; as of `require_seal`, or it holds nothing, or a part
-            of it is a link.
+        CheckpointError: There is no checkpoint that can be sealed; as of `require_seal`, or it holds nothing, or a
+            part of it is a link.
     """
     require_seal(path)
     known = recognise(path)
