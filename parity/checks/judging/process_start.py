@@ -5,10 +5,11 @@ A resumed process says so in files that both leave: where it began, how many beg
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from parity.capture import Leaf
-from parity.checks.running import Trace
+from parity.checks.running import Trace, without_digits
 
 __all__ = ["ProcessStart", "begun_of"]
 
@@ -33,6 +34,12 @@ class ProcessStart:
     """Files that both processes wrote before their first mark, and not after it: each one's own description."""
     written: frozenset[tuple[str, str]] | None = None
     """Paths and values in those, as they were at its first mark; None where nobody looked."""
+    by_chance: frozenset[str] = frozenset()
+    """Paths in those in which two processes that began alike differ at their first mark, such as times."""
+    families: frozenset[str] = frozenset()
+    """Names, without digits, of files that the uninterrupted process wrote before its first mark."""
+    made: frozenset[str] = frozenset()
+    """Files that this or an earlier resumed process wrote before its first mark."""
 
     def tells(self, name: str, leaf: Leaf, other: Leaf | None, start: int) -> bool:
         """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step.
@@ -69,9 +76,18 @@ class ProcessStart:
             leaf: The value.
         """
         name = path.partition(":")[0]
-        if (_last(path), leaf.digest) in self.own:
+        if (_last(path), leaf.digest) in self.own or path in self.by_chance:
             return True
         return name in self.changed and (self.written is None or (path, leaf.digest) in self.written)
+
+    def is_of_one_process(self, name: str, names: Collection[str]) -> bool:
+        """Return whether each process makes a file of that kind for itself when it begins: `log_0.txt`, `log_1.txt`.
+
+        Args:
+            name: The file.
+            names: Files that the uninterrupted run left.
+        """
+        return name not in names and name in self.made and without_digits(name) in self.families
 
 
 def _last(path: str) -> str:
@@ -79,13 +95,13 @@ def _last(path: str) -> str:
     return path[max(path.rfind("["), path.rfind("."), path.rfind(" ") + 1) :]
 
 
-def begun_of(reference: Trace, resumed: Trace, restarts: int = 0) -> ProcessStart:
+def begun_of(reference: Trace, resumed: Trace, before: Sequence[Trace] = ()) -> ProcessStart:
     """Return how an uninterrupted run and a resumed one began.
 
     Args:
         reference: The uninterrupted run.
         resumed: The run of the process that resumed.
-        restarts: Processes that were killed before it.
+        before: The processes that were killed before it.
     """
     if not resumed.marks:
         return ProcessStart()
@@ -97,10 +113,12 @@ def begun_of(reference: Trace, resumed: Trace, restarts: int = 0) -> ProcessStar
     return ProcessStart(
         frozenset(pair for pair in pairs if pair[0] != pair[1]),
         frozenset(first.saved) - later,
-        restarts,
+        len(before),
         frozenset((_last(path), leaf.digest) for path, leaf in kept[1].items() if path not in known),
         frozenset(first.saved),
         (frozenset(first.saved) - later) & (frozenset(reference.marks[0].saved) - theirs),
+        families=frozenset(map(without_digits, reference.marks[0].saved)),
+        made=frozenset(first.saved).union(*(one.at_start for one in before)),
     )
 
 
