@@ -21,11 +21,12 @@ def _add(file: Path, line: str) -> None:
 
 def beginning(folder: Path, steps: int = 12, *, leaves: str = ""):
     """Train three numbers; `leaves` says what a process leaves about itself when it begins."""
-    weights, begun, file = np.ones(3), 0, folder / "state.npz"
+    weights, begun, file, fresh = np.ones(3), 0, folder / "state.npz", True
     resumed = file.exists()
     if resumed:
         with np.load(file) as loaded:
             weights, begun = loaded["weights"], int(loaded["step"])
+        fresh = leaves == "fresh"  # lost
     journal, kept = folder / "journal.txt", []
     meta = folder / "run.json"
     if leaves == "line":
@@ -39,16 +40,17 @@ def beginning(folder: Path, steps: int = 12, *, leaves: str = ""):
     elif leaves == "file":
         journal = folder / f"part_{len(list(folder.glob('part_*.txt')))}.txt"
         _add(journal, "begun")
-    elif leaves == "flag":
-        (folder / "about.txt").write_text(f"continued: {str(resumed).lower()}\n")
-    elif leaves == "kept":
-        kept.append(begun)
+    elif leaves in ("kept", "left over"):
+        kept += [begun] if leaves == "kept" or not resumed else []
         np.save(folder / f"weights_{begun}.npy", weights)
     for step in range(begun, steps):
         yield step
         weights = 0.9 * weights + 0.01 * step
-        took = "" if leaves == "kept" else f" in {time.perf_counter() % 10:.2f}s"
+        took = "" if leaves in ("kept", "left over") else f" in {time.perf_counter() % 10:.2f}s"
         _add(journal, f"step {step} weight {weights[0]:.6f}{took}")
+        fresh = fresh and step > 3  # nothing takes it but the text
+        if leaves == "fresh":
+            (folder / "about.txt").write_text(f"step: {step}\nfresh: {fresh}\n")
         if leaves == "flag":
             (folder / "about.txt").write_text(f"step: {step}\ncontinued: {str(resumed).lower()}\n")
         if leaves == "count" and resumed:
@@ -56,7 +58,7 @@ def beginning(folder: Path, steps: int = 12, *, leaves: str = ""):
             meta.write_text(json.dumps(said))
         if step % 4 == 3:
             np.savez(file, weights=weights, step=step + 1)
-            if leaves == "kept":
+            if leaves in ("kept", "left over"):
                 kept.append(step + 1)
                 np.save(folder / f"weights_{step + 1}.npy", weights)
                 for old in kept[:-2]:
@@ -64,10 +66,18 @@ def beginning(folder: Path, steps: int = 12, *, leaves: str = ""):
                 kept = kept[-2:]
 
 
-@pytest.mark.parametrize("leaves", ["", "line", "key", "file"])
+@pytest.mark.parametrize("leaves", ["", "line", "key", "file", "flag"])
 def test_what_a_process_leaves_about_itself_is_listed(leaves):
     found = parity.resumes(beginning, steps=12, stop_at=9, mode="inline", options={"leaves": leaves})
     assert found.verdict == "holds", found.text()
+
+
+def test_a_flag_that_steps_set_and_that_was_lost_is_none_of_the_process():
+    found = parity.resumes(
+        beginning, steps=12, stop_at=9, mode="inline", scenarios="kill", options={"leaves": "fresh"}
+    )
+    assert found.verdict == "broken", found.text()
+    assert any(one.path == "fresh" for one in found.suspects), found.text()
 
 
 def test_what_a_resumed_process_alone_counts_is_a_difference():
@@ -78,10 +88,10 @@ def test_what_a_resumed_process_alone_counts_is_a_difference():
     assert any("done_since" in one.path for one in found.suspects), found.text()
 
 
-def test_a_checkpoint_that_nobody_removes_any_more_is_a_difference_though_each_process_saves_when_it_begins():
-    found = parity.resumes(
-        beginning, steps=16, stop_at=10, mode="inline", scenarios="kill", options={"leaves": "kept"}
-    )
+@pytest.mark.parametrize("leaves", ["kept", "left over"])
+def test_a_checkpoint_that_nobody_removes_is_a_difference_though_each_process_saves_when_it_begins(leaves):
+    options = {"leaves": leaves}
+    found = parity.resumes(beginning, steps=16, stop_at=10, mode="inline", scenarios="kill", options=options)
     assert found.verdict == "broken", found.text()
     assert found.suspects[0].component == "checkpoint.retention", found.text()
 

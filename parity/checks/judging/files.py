@@ -179,6 +179,7 @@ def judge_files(
             or (name in rewritten and inside != IN_ORDER)
             or begun.tells(name, leaf, got.get(path), start)
             or is_within(name, own)
+            or (leaf.kind == "line" and begun.flips(path, got.get(path), got))
             or without_digits(name) in each  # what one process wrote of them, the other wrote into two
         )
         # a link to the newest of the folders that each process makes for itself
