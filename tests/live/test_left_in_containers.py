@@ -107,6 +107,39 @@ def test_rows_count_and_not_how_often_a_database_was_written(tmp_path: Path) -> 
     assert read_database((tmp_path / "a").read_bytes()) == {"log": [(0.0, 1.0)]}
 
 
+@pytest.mark.parametrize(
+    ("key", "same"), [("INTEGER PRIMARY KEY AUTOINCREMENT", True), ("INTEGER PRIMARY KEY", False)]
+)
+def test_of_keys_that_a_database_never_gives_twice_the_order_counts_alone(
+    tmp_path: Path, key: str, same: bool
+) -> None:
+    for name, again in (("a", False), ("b", True)):
+        with sqlite3.connect(tmp_path / name) as opened:
+            opened.execute(f"CREATE TABLE log (value REAL, number {key})")
+            opened.executemany("INSERT INTO log (value) VALUES (?)", [(0.5,), (1.5,), (2.5,)])
+            if again:  # rows beyond the checkpoint are deleted, and written by the steps made again
+                opened.execute("DELETE FROM log WHERE value > 1")
+                if not same:
+                    opened.execute("INSERT INTO log VALUES (1.5, 7), (2.5, 8)")
+                else:
+                    opened.executemany("INSERT INTO log (value) VALUES (?)", [(1.5,), (2.5,)])
+        opened.close()
+    one, other = (read_database((tmp_path / name).read_bytes()) for name in "ab")
+    assert one == {"log": [(0.5, 1), (1.5, 2), (2.5, 3)]}
+    assert (one == other) is same
+
+
+def test_a_row_that_is_missing_or_otherwise_is_seen_beside_a_key_of_the_database(tmp_path: Path) -> None:
+    for name, rows in (("a", [0.5, 1.5]), ("b", [0.5]), ("c", [0.5, 2.5])):
+        with sqlite3.connect(tmp_path / name) as opened:
+            opened.execute("CREATE TABLE log (number INTEGER PRIMARY KEY AUTOINCREMENT, value REAL)")
+            opened.executemany("INSERT INTO log (value) VALUES (?)", [(row,) for row in rows])
+        opened.close()
+    found = [read_database((tmp_path / name).read_bytes()) for name in "abc"]
+    assert found[0] != found[1]
+    assert found[0] != found[2]
+
+
 def test_a_database_with_a_log_beside_it_is_read_without_the_log(tmp_path: Path) -> None:
     opened = sqlite3.connect(tmp_path / "a")
     opened.execute("PRAGMA journal_mode = WAL")

@@ -145,10 +145,12 @@ def judge_files(
         # a process may make a directory of its own
         its_own = its_own or (name not in names and got.get(f"{name}:", NONE).kind == DIRECTORY)
         takes_a_place = name in earlier or (family in added and kept[family] >= numbers[family])
+        its_own = its_own or begun.is_of_one_process(name, names)
         again_written = name.rpartition(TIMED)[0] in repeated and name not in names
         (out.bookkeeping if its_own or takes_a_place or again_written else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
     fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
+    each = {without_digits(name) for name in names_got if begun.is_of_one_process(name, names)}
     stretches = lists_with_a_stretch_twice(expected, got, names & names_got & set(records))
     again_in = tuple(f"{base}[" for base in stretches)
     out.bookkeeping += [
@@ -177,6 +179,8 @@ def judge_files(
             or (name in rewritten and inside != IN_ORDER)
             or begun.tells(name, leaf, got.get(path), start)
             or is_within(name, own)
+            or (leaf.kind == "line" and begun.flips(path, got.get(path), got))
+            or without_digits(name) in each  # what one process wrote of them, the other wrote into two
         )
         # a link to the newest of the folders that each process makes for itself
         harmless = harmless or (leaf.kind == LINK and _points_into(name, got.get(path), own))

@@ -161,7 +161,7 @@ class Driver:
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
                 return self._judge_run(scenario, trace, killed, folder, before, left)
             killed = kill or killed
-            before.append(replace(trace, marks=trace.marks[1:]))
+            before.append(replace(trace, marks=trace.marks[1:], at_start=trace.marks[0].saved if trace.marks else ()))
         left = list_folder(folder)
         trace = self.run(folder, self.kept(asked))
         return self._judge_run(scenario, trace, killed, folder, before, left)
@@ -285,19 +285,30 @@ class Driver:
         grown = {name for one in (*before[1:], trace) for name in one.appended}
         files = LeftFiles(self.reference, self.root / "reference", grown, self._left, self._lock)
         judge = partial(files.judge, trace, folder, left, extended=scenario.name == "extend")
-        begun = begun_of(self.reference, trace, len(before))
+        begun = begun_of(self.reference, trace, before)
         again = None if self.envelope is None else files.without_noise(one.folder for one in self.equal_runs)
         found = judge(again, begun)
-        if killed in self.copies and len(scenario.kills) == 1 and asks_for_start(found, begun):
-            start = self.root / f"begun-{scenario.name}"
-            copy_folder(self.copies[killed], start)
-            self.run(start, replace(self.asked(scenario), kill=0))
-            begun = replace(begun, written=frozenset((p, leaf.digest) for p, leaf in files.read(start).items()))
+        looks = killed in self.copies and len(scenario.kills) == 1
+        if looks and asks_for_start(found, begun):
+            first = self._begin_again(scenario, killed, files, "begun")
+            begun = replace(begun, written=frozenset((p, leaf.digest) for p, leaf in first.items()))
             found = judge(again, begun)
+            if any(e.path in first for e in found.broken if asks_for_start(Outcome(bookkeeping=[e]), begun)):
+                second = self._begin_again(scenario, killed, files, "begun-again")
+                chance = {path for path, leaf in second.items() if path in first and not leaf.same(first[path])}
+                begun = replace(begun, by_chance=frozenset(chance))
+                found = judge(again, begun)
         if found.broken and again is None:
             self.full({})
             found = judge(files.read(self.root / "once-more"), begun)
         return found
+
+    def _begin_again(self, scenario: Scenario, killed: int, files: LeftFiles, name: str) -> dict[str, Leaf]:
+        """Return what a process that resumes from a kill has left at its first mark."""
+        start = self.root / f"{name}-{scenario.name}"
+        copy_folder(self.copies[killed], start)
+        self.run(start, replace(self.asked(scenario), kill=0))
+        return files.read(start)
 
     def _saved(self, killed: int) -> dict[str, Leaf]:
         """Return what the folder held at a kill."""

@@ -51,6 +51,9 @@ def is_database(data: bytes) -> bool:
 def read_database(data: bytes) -> dict[str, Any]:
     """Return the rows of each table: the bytes also hold counters of changes and free pages.
 
+    Of a key that the database itself counts up and never gives twice (`AUTOINCREMENT`) the order counts alone: rows
+    that were deleted and written again have other numbers, and the last one given is no content.
+
     Raises:
         sqlite3.Error: It is damaged.
     """
@@ -60,8 +63,17 @@ def read_database(data: bytes) -> dict[str, Any]:
         opened.deserialize(bytes(whole))
         opened.execute("PRAGMA trusted_schema = OFF")
         names = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
-        quoted = ((name, '"' + name.replace('"', '""') + '"') for (name,) in names)
-        return {name: opened.execute(f"SELECT * FROM {sql} LIMIT {MOST_ROWS}").fetchall() for name, sql in quoted}
+        found = {
+            name: opened.execute(f"SELECT * FROM {_quoted(name)} LIMIT {MOST_ROWS}").fetchall() for (name,) in names
+        }
+        for name in {name for name, *_ in found.pop("sqlite_sequence", ())} & found.keys():
+            key = next(at for at, *_, place in opened.execute(f"PRAGMA table_info({_quoted(name)})") if place)
+            found[name] = [(*row[:key], at, *row[key + 1 :]) for at, row in enumerate(found[name], 1)]
+        return found
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def read_arrays(data: bytes) -> Iterator[np.ndarray[Any, Any] | bytes]:

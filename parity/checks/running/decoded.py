@@ -57,7 +57,14 @@ a time, would hide the others."""
 CURVES = "events of TensorBoard"
 """Stands for all event files of a directory, whose names have times and process numbers: they are one curve."""
 
-_NUMBER = re.compile(r"[-+]?\b\d+\.?\d*(?:[eE][-+]?\d+)?\b|\b(?:nan|inf)\b")
+_PLAIN = r"[-+]?\b\d+\.?\d*(?:[eE][-+]?\d+)?\b|\b(?:nan|inf)\b"
+# A quantity with its unit directly behind it is one number: `0.16s`, `12ms`, `1m23s`. What has a fraction is no name,
+# whatever letters follow; of a whole number these must be a unit of time or bytes, since `1a` and `2nd` are names.
+_LETTERS = r"(?![eE][-+]?\d)[^\W\d_]+"
+_UNITS = r"(?:[nuµμm]?s|sec|min|h|[kKMGT]?i?B|[kM]?it|[kMG]?Hz)"
+_FRACTION = rf"\d+(?:\.\d+(?:[eE][-+]?\d+)?|[eE][-+]?\d+){_LETTERS}"
+_DURATION = r"(?:\d+h)?\d+m(?:\d+(?:\.\d+)?s)|\d+h\d+m"
+_NUMBER = re.compile(rf"(?<![.\w])[-+]?(?:{_FRACTION}|{_DURATION}|\d+{_UNITS})\b|{_PLAIN}")
 _WHOLE = re.compile(r"[-+]?\d+$")
 
 

@@ -187,6 +187,8 @@ class Trace:
     """Whether files of the folder were read or listed since the last mark."""
     appended: set[str] = field(default_factory=set)
     """Files that did nothing but grow at their end: logs, by how they are written."""
+    at_start: tuple[str, ...] = ()
+    """Files that it wrote before its first mark, of a run whose first mark is left out of the others."""
     removed: list[tuple[int, str]] = field(default_factory=list)
     """Mark after which a file or directory of the folder was removed, and its name."""
     renamed: set[str] = field(default_factory=set)

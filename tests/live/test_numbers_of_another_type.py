@@ -1,0 +1,43 @@
+"""The same number as another type of Python decides nothing; another number that a condition takes does."""
+
+import heapq
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import parity
+
+
+def pruning(folder: Path, steps: int = 12, *, restores: str = "float"):
+    """Train three numbers; keep the places of the worst steps in a heap that goes through an array of floats."""
+    weights, begun, worst, file = np.ones(3), 0, [], folder / "state.npz"
+    if file.exists():
+        with np.load(file) as loaded:
+            weights, begun = loaded["weights"], int(loaded["step"])
+            worst = [tuple(one) for one in loaded["worst"].tolist()]
+        if restores == "int":
+            worst = [(score, int(step)) for score, step in worst]
+        elif restores == "other":
+            worst = [(score, step + 0.5) for score, step in worst]
+        elif restores == "text":
+            worst = [(score, str(int(step))) for score, step in worst]
+    for step in range(begun, steps):
+        yield step
+        weights = 0.9 * weights + 0.01 * step
+        heapq.heappush(worst, (float(weights[0]), step))
+        if len(worst) > 4:
+            weights = weights * (1 + 0.001 * float(heapq.heappop(worst)[1]))
+        if step % 4 == 3:
+            np.savez(file, weights=weights, step=step + 1, worst=np.array(worst, dtype=float))
+
+
+@pytest.mark.parametrize(
+    ("restores", "verdict"), [("int", "holds"), ("float", "holds"), ("other", "broken"), ("text", "broken")]
+)
+def test_a_number_that_comes_back_as_another_type(restores, verdict):
+    options = {"restores": restores}
+    found = parity.resumes(pruning, steps=12, stop_at=9, mode="inline", scenarios="kill", options=options)
+    assert found.verdict == verdict, found.text()
+    if restores == "float":
+        assert any(one.path.startswith("worst[") for one in found.bookkeeping), found.text()
