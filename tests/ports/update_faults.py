@@ -190,6 +190,8 @@ FAULTS = {
                               r"^momentum.*rate"),
     "adagrad: mean": F("adagrad", {"eps": 1e-3}, {"mean": True}, r"^second moment.*Adagrad"),
     "adagrad: begins at a tenth": F("adagrad", {"eps": 1e-3}, {"begin_sq": 0.1}, r"begins at"),
+    "adagrad: the rate decays": F("adagrad", {"eps": 1e-6, "rate": lambda at: 0.05 / (0.9 + 0.1 * at)},
+                                  {"rate": 0.05}, r"rate"),
     "adagrad: epsilon under the root": F("adagrad", {"eps": 1e-3}, {"eps_at": "under"}, r"^epsilon.*under"),
     "adadelta: rho": F("adadelta", {"rate": 1.0}, {"rho": 0.95}, r"^beta2"),
     "adadelta: epsilon": F("adadelta", {"rate": 1.0}, {"eps": 1e-5}, r"^epsilon.*1e-06 here, 1e-05 there"),

@@ -30,7 +30,8 @@ MomentBetas = dict[int, float]
 
 def corrections(lane: Lane, form: MoveForm, updates: list[int]) -> dict[str, dict[int, float]]:
     """Return words of an error of bias correction to the factor of each update."""
-    firsts, seconds = betas_of(lane, form, updates)
+    # a sum keeps the whole of itself, 1 but for its rounding, and has no correction
+    firsts, seconds = (each if each and max(each.values()) < 1.0 else None for each in betas_of(lane, form, updates))
     made: dict[str, dict[int, float]] = {}
     one, two = ({at: 1.0 - power_of(each, at) for at in (*updates, updates[-1] + 1)} if each else None
                 for each in (firsts, seconds))  # fmt: skip
@@ -88,9 +89,8 @@ def betas_of(lane: Lane, form: MoveForm, updates: list[int]) -> tuple[MomentBeta
     ends = []
     for slot, power in ((form.top, 1), (form.under, 2)):
         shares = {at: shares_of(lane, slot, at, power=power) for at in later} if slot else {}
-        kept = {
-            at: float(f"{one.kept:.9g}") for at, one in shares.items() if one is not None and 0.0 < one.kept < 1.0
-        }
+        rounded = {at: float(f"{one.kept:.9g}") for at, one in shares.items() if one is not None}
+        kept = {at: value for at, value in rounded.items() if 0.0 < value < 1.0}
         ends.append(kept if kept and len(kept) == len(later) else None)
     for each in ends:
         if each and 1 in updates:
