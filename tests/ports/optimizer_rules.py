@@ -174,7 +174,8 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             if s.get("max_of") == "corrected":
                 top = state["max"][leaf] = np.maximum(state["max"][leaf], v / two)
                 return divided(m / one, top)
-            v = state["max"][leaf] = np.maximum(state["max"][leaf], v)
+            most = state["max"][leaf] = np.maximum(state["max"][leaf], v)
+            v = v if s.get("max_unused") else most
         if s.get("nesterov"):
             m = b * m + (1 - b) * g
         return divided(m / one, v / two, np.sqrt(two))

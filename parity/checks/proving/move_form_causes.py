@@ -15,6 +15,7 @@ from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
 from parity.checks.proving.move_ratios import SAME, Rates, ratios_of
 from parity.checks.proving.schedule_forms import moving_momentum
+from parity.checks.proving.slot_causes import largest_slot
 from parity.checks.proving.slots import names_of
 from parity.checks.proving.trust_forms import trust_cause, trust_form
 from parity.checks.proving.walk import TwoWalks
@@ -108,12 +109,28 @@ def _groups_cause(ratios: Rates) -> str:
     return f"learning rate of the first update, of groups: the port moves {shown} what the trainer does"
 
 
+def _unused_largest_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
+    """Return that both keep the largest second moment so far and one alone divides by it."""
+    sides = [largest_slot(walk, at) for at in (0, 1)]
+    if not (sides[0] and sides[1]):
+        return ""
+    by_largest = [form.under == side[0] for form, side in zip((one, two), sides, strict=True) if side]
+    by_second = [form.under == side[1] for form, side in zip((one, two), sides, strict=True) if side]
+    if by_largest == [True, False] == [not kept for kept in by_second]:
+        who, other, slot = "the trainer", "the port", sides[0][0]
+    elif by_largest == [False, True] == [not kept for kept in by_second]:
+        who, other, slot = "the port", "the trainer", sides[1][0]
+    else:
+        return ""
+    return f"AMSGrad: {who} divides by {slot}, the largest second moment so far; {other} keeps it, unused"
+
+
 def _direction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
     """Return that two move by other things: by signs, ahead of a momentum, or divided by another root."""
     if one.signed != two.signed:
         who, other = ("the trainer", "the port") if one.signed else ("the port", "the trainer")
         return f"sign: {who} moves by the signs of what {other} moves by, all elements alike"
-    if cause := _kept_up_cause(one, two):
+    if cause := _kept_up_cause(one, two) or _unused_largest_cause(walk, one, two):
         return cause
     if bool(one.under) == bool(two.under) and (cause := _nesterov_cause(walk, one, two)):
         return cause

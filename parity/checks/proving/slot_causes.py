@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["begin_cause", "frozen_cause", "largest_cause"]
+__all__ = ["begin_cause", "frozen_cause", "largest_cause", "largest_slot"]
 
 
 def frozen_cause(walk: TwoWalks) -> str:
@@ -55,7 +55,7 @@ def _constant(arrays: list[NDArray[np.float64]]) -> float | None:
 
 def largest_cause(walk: TwoWalks) -> str:
     """Return that one divides by the largest second moment so far, told by a slot that is the maximum of another."""
-    sides = [_largest(walk, at) for at in (0, 1)]
+    sides = [largest_slot(walk, at) for at in (0, 1)]
     if sides[0] and sides[1]:
         corrected = [bool(side[2]) for side in sides if side]
         if corrected[0] == corrected[1]:
@@ -72,7 +72,7 @@ def largest_cause(walk: TwoWalks) -> str:
     return ""
 
 
-def _largest(walk: TwoWalks, at: int) -> tuple[str, str, bool] | None:
+def largest_slot(walk: TwoWalks, at: int) -> tuple[str, str, bool] | None:
     """Return the slot of a state that is the largest of another so far, which, and whether that is scaled first."""
     moments = walk.lanes[at].moments
     now, before = moments[walk.done].slots, moments[walk.done - 1].slots
