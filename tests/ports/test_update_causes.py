@@ -184,10 +184,12 @@ def test_a_schedule_that_agreed_while_it_moved_is_not_off_by_a_step(here, there,
     assert update_cause(walk_of(one, two, (slots, others), steps=5)).startswith(said)
 
 
-def inner_walk(*rules):
+def inner_walk(*rules, begins_there=False):
     """Return a walk of one update in which `target` follows `online` by a rule, as far as its cause reads it."""
     draws = np.random.default_rng(6)
     start = {leaf: draws.normal(size=(3, 4)) for leaf in ("online", "target", "other")}
+    if begins_there:
+        start["target"] = start["online"].copy()
     moved = {leaf: start[leaf] - 0.1 * draws.normal(size=(3, 4)) for leaf in ("online", "other")}
     ends = [{**moved, "target": rule(start, moved)} for rule in rules]
     lanes = [SimpleNamespace(moments=[SimpleNamespace(slots={LEAVES: one}) for one in (start, end)]) for end in ends]
@@ -198,6 +200,26 @@ def inner_walk(*rules):
 
 def follow(share, *, late=False):
     return lambda start, moved: start["target"] + share * ((start if late else moved)["online"] - start["target"])
+
+
+def test_a_target_that_stays_where_what_it_follows_was_is_not_frozen():
+    walk = inner_walk(follow(0.1), follow(0.1, late=True), begins_there=True)
+    said = inner_average_cause(walk)
+    assert said.startswith("EMA: in the port target stay at update 1, where online were before it")
+    assert said.endswith("in the trainer they follow them after it")
+    # one that stays where nothing was, or beside one that follows nothing known, tells nothing
+    assert not inner_average_cause(inner_walk(follow(0.1), follow(0.0)))
+    assert not inner_average_cause(inner_walk(lambda start, _: start["target"] + 0.1, follow(0.0), begins_there=True))
+
+
+def test_a_single_number_among_those_that_follow_is_no_obstacle():
+    walk = inner_walk(follow(0.1), follow(0.2))
+    for lane, share in zip(walk.lanes, (0.1, 0.2), strict=True):
+        start, end = (one.slots[LEAVES] for one in lane.moments)
+        start |= {"bias": np.ones(1), "target_bias": np.zeros(1), "third": np.full(1, 3.0)}
+        end |= {"bias": np.ones(1) * 1.5, "target_bias": np.full(1, 1.5 * share), "third": np.full(1, 2.0)}
+    walk.gap.leaves = ("target", "target_bias")
+    assert "EMA: target go 0.1 of the way" in inner_average_cause(walk)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,13 @@ def inner_average_cause(walk: TwoWalks) -> str:
     done, over = walk.done, walk.pairing.over
     before = over(walk.lanes[0].moments[done - 1].slots[MODEL])
     after = over(walk.lanes[0].moments[done].slots[MODEL]), walk.lanes[1].moments[done].slots[MODEL]
-    parted = walk.gap.leaves
+    # a single number may follow any other: the leaves of more than one tell what they follow
+    parted = [leaf for leaf in walk.gap.leaves if before[leaf].size > 1]
+    if cause := _stays_cause(walk, parted, before, after):
+        return cause
     found: list[tuple[str, Followed, Followed]] = []
     for leaf in parted:
-        others = [one for one in before if one not in parted and before[one].shape == before[leaf].shape]
+        others = _others(walk, leaf, before)
         ways = ([_followed(leaf, one, before, end) for end in after] for one in others)
         fits = [(one, two) for one, two in ways if one is not None and two is not None]
         if len(fits) != 1:
@@ -58,6 +61,35 @@ def inner_average_cause(walk: TwoWalks) -> str:
         f"EMA: {leaves} go {shares[0]:.6g} of the way to other leaves, such as {source}, here, {shares[1]:.6g} there "
         f"at update {done}"
     )
+
+
+def _others(walk: TwoWalks, leaf: str, before: LeafArrays) -> list[str]:
+    """Return the leaves that one may follow: those of its shape that do not part."""
+    parted = walk.gap.leaves if walk.gap else ()
+    return [one for one in before if one not in parted and before[one].shape == before[leaf].shape]
+
+
+def _stays_cause(walk: TwoWalks, parted: list[str], before: LeafArrays, after: tuple[LeafArrays, LeafArrays]) -> str:
+    """Return that in one the leaves stay where what they follow in the other was before its update.
+
+    To follow that before its update, and not to follow it at all, are the same there.
+    """
+    for at, (who, other) in ((0, ("the trainer", "the port")), (1, ("the port", "the trainer"))):
+        sources = []
+        for leaf in parted:
+            if share_of({leaf: before[leaf]}, {leaf: after[at][leaf]}, {leaf: before[leaf]}) is None:
+                break  # it moves
+            fits = [one for one in _others(walk, leaf, before) if np.array_equal(before[one], before[leaf])
+                    and _followed(leaf, one, before, after[1 - at])]  # fmt: skip
+            if len(fits) != 1:
+                break
+            sources += fits
+        if sources and len(sources) == len(parted) and sum(before[leaf].size for leaf in parted) >= FEWEST:
+            return (
+                f"EMA: in {who} {names_of(parted)} stay at update {walk.done}, where {names_of(sources)} were before "
+                f"it: they follow those before their update, or not at all; in {other} they follow them after it"
+            )
+    return ""
 
 
 def _followed(leaf: str, source: str, before: LeafArrays, after: LeafArrays) -> Followed | None:
