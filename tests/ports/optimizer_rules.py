@@ -99,6 +99,8 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             elif where == "after":
                 moved = moved * (1 - scale * share)
             params[leaf] = moved if s.get("trains", lambda leaf: True)(leaf) else params[leaf]
+            if "project" in s:
+                params[leaf] = s["project"](leaf, params[leaf], old[leaf])
         averaged(state, old, at)
 
     def direction(state: dict, leaf: str, g: np.ndarray, at: int, b: float, now: float) -> np.ndarray:

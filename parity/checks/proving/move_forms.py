@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from parity.checks.proving.move_fits import LeafMove, MoveWay, fitted_move, norms_of, share_of_epsilon
-from parity.checks.proving.seen import SeenUpdate, seen_updates
+from parity.checks.proving.projected import projected_leaves
+from parity.checks.proving.seen import SeenUpdate, seen_updates, without
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["LeafMove", "MoveForm", "entering_form", "fitted_form", "move_form", "used_updates"]
@@ -82,6 +83,8 @@ def used_updates(walk: TwoWalks, at: int) -> tuple[list[SeenUpdate], set[str]]:
     """Return the updates that are fitted, and the slots that begin at zero: a copy of the parameters is no moment."""
     found = seen_updates(walk, at)
     found = found[-4:] if len(walk.lanes[at].moments) > 5 else found
+    held = projected_leaves(walk, at)
+    found = [without(one, held) for one in found] if held else found
     start = walk.lanes[at].moments[0].slots
     slots = found[-1].kept if found else {}
     return found, {slot for slot in slots if not any(np.any(one) for one in start.get(slot, {}).values())}

@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.projected import projected_leaves
 from parity.checks.proving.rate_causes import FEW, rate_cause
 from parity.checks.proving.schedule_forms import rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
@@ -34,10 +35,15 @@ def move_cause(walk: TwoWalks) -> str:
     before = over(lanes[0].moments[done - 1].slots[MODEL])
     after = over(lanes[0].moments[done].slots[MODEL]), lanes[1].moments[done].slots[MODEL]
     statistics = walk.pairing.subjects.second.statistics
+    held = projected_leaves(walk, 1)
     parted = [leaf for leaf in walk.gap.leaves if leaf not in statistics]
+    if set(parted) <= held:
+        held = frozenset()
+    parted = [leaf for leaf in parted if leaf not in held]
     if not parted:
         return _statistics_cause(walk, before, after, [leaf for leaf in walk.gap.leaves if leaf in statistics])
-    moves = [{leaf: one[leaf] - before[leaf] for leaf in before if leaf not in statistics} for one in after]
+    moves = [{leaf: one[leaf] - before[leaf] for leaf in before if leaf not in statistics | held}
+             for one in after]  # fmt: skip
     return (
         _nesterov_cause(walk)
         or rate_cause(walk, moves)

@@ -15,13 +15,9 @@ from parity.checks.proving.effective import one_value
 from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import MoveForm, move_form
-from parity.checks.proving.walk import TwoWalks
-from parity.errors import ParityError
+from parity.checks.proving.walk import FURTHER, TwoWalks, go_on
 
 __all__ = ["is_shifted", "later_rates", "moving_momentum", "rates_of"]
-
-FURTHER = 3
-"""Updates that both make beyond the one after which they part: `lockstep.AHEAD` + 3 of them are kept."""
 
 SAME = 1e-6
 """Relative distance within which two rates are one."""
@@ -114,7 +110,7 @@ def moving_momentum(walk: TwoWalks, first: str, second: str) -> str:
         first: The slot of the trainer's momentum.
         second: The port's.
     """
-    _go_on(walk)
+    go_on(walk)
     kept = []
     for lane, slot in zip(walk.lanes, (first, second), strict=False):
         shares = {at: shares_of(lane, slot, at) for at in range(2, len(lane.moments)) if lane.moments[at - 1].slots}
@@ -152,7 +148,7 @@ def _rates(walk: TwoWalks, *, whole: bool = True) -> dict[int, float]:
         walk: Two trainers that part by a rate.
         whole: Whether rates are compared as they are; otherwise without bias corrections, as where betas move too.
     """
-    _go_on(walk)
+    go_on(walk)
     one, two = move_form(walk, 0), move_form(walk, 1)
     if one is None or two is None or (one.mixed, bool(one.under)) != (two.mixed, bool(two.under)):
         return {}
@@ -169,13 +165,3 @@ def _rates(walk: TwoWalks, *, whole: bool = True) -> dict[int, float]:
         ]
         found[at] = said[at - 1] * sides[1] / sides[0] * (1.0 if whole else corrections[1] / corrections[0])
     return found
-
-
-def _go_on(walk: TwoWalks) -> None:
-    """Have both runs make some further updates, each from where it is, as far as updates were asked for."""
-    for lane in walk.lanes[:2]:
-        while len(lane.moments) <= min(walk.done + FURTHER, walk.steps):
-            try:
-                lane.advance(len(lane.moments) - 1)
-            except ParityError:
-                return

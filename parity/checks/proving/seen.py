@@ -5,7 +5,7 @@ Each run is looked at by itself, at its own values: what its rule is does not de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from parity.checks.proving.lockstep import MODEL, Lane, LeafSlots
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["SeenUpdate", "decays_of", "gradient_at", "joined", "seen_updates"]
+__all__ = ["SeenUpdate", "decays_of", "gradient_at", "joined", "seen_updates", "without"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,16 @@ def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdat
         before_, grads_, after_ = ({leaf: one[leaf] for leaf in leaves} for one in (ends[0], grads, ends[1]))
         found.append(SeenUpdate(step, before_, grads_, after_, held, kept))
     return found
+
+
+def without(update: SeenUpdate, leaves: Collection[str]) -> SeenUpdate:
+    """Return an update without some leaves."""
+
+    def cut(held: LeafArrays) -> LeafArrays:
+        return {leaf: one for leaf, one in held.items() if leaf not in leaves}
+
+    held, kept = ({slot: cut(one) for slot, one in each.items()} for each in (update.held, update.kept))
+    return SeenUpdate(update.at, cut(update.before), cut(update.gradient), cut(update.after), held, kept)
 
 
 def decays_of(update: SeenUpdate, leaves: Sequence[str]) -> list[list[NDArray[np.float64]]]:

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.proving.lockstep import MODEL
-from parity.checks.proving.walk import TwoWalks
+from parity.checks.proving.slots import names_of
+from parity.checks.proving.walk import TwoWalks, go_on
 
 __all__ = ["begin_cause", "frozen_cause", "largest_cause", "largest_slot"]
 
@@ -29,10 +30,43 @@ def frozen_cause(walk: TwoWalks) -> str:
                               ("the trainer", "the port", moved[1] - moved[0])):  # fmt: skip
         leaves = [leaf for leaf in gradients if leaf in still
                   and float(np.abs(gradients[leaf]).max(initial=0.0)) > 1e-9 * largest]  # fmt: skip
+        if leaves and (cause := _later_cause(walk, who, other, leaves)):
+            return cause
         if leaves:
             more = f" and {len(leaves) - 3} more" if len(leaves) > 3 else ""
             return f"frozen: {who} does not move {', '.join(leaves[:3])}{more}, {other} does"
     return ""
+
+
+def _later_cause(walk: TwoWalks, who: str, other: str, leaves: list[str]) -> str:
+    """Return that leaves which stay at the first update move at a later one: they are not frozen."""
+    at = 1 if who == "the port" else 0
+    lane = walk.lanes[at]
+
+    def moves() -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for done in range(2, len(lane.moments)):
+            old, now = (lane.moments[n].slots.get(MODEL, {}) for n in (done - 1, done))
+            old, now = (walk.pairing.over(one) if at == 0 and one else one for one in (old, now))
+            if old and now:
+                found[done] = [leaf for leaf in leaves if not np.array_equal(old[leaf], now[leaf])]
+        return found
+
+    moved = moves()
+    if not any(moved.values()):
+        go_on(walk)
+        moved = moves()
+    first = min((done for done, those in moved.items() if those), default=0)
+    if not first:
+        return ""
+    when = "its first update" if first == 2 else f"its first {first - 1} updates"
+    kept = [slot for slot, held in lane.moments[1].slots.items() if slot != MODEL and any(
+            leaf in held and np.any(held[leaf]) for leaf in leaves)] if at else []  # fmt: skip
+    held = ", its moments take their gradients" if kept else ""
+    return (
+        f"learning rate of the first update: 0 for {names_of(leaves)} in {when} of {who}{held}, which moves them "
+        f"from update {first} on; {other} moves them at the first (a warm-up from 0, or leaves that are freed later)"
+    )
 
 
 def begin_cause(walk: TwoWalks) -> str:

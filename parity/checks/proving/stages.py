@@ -236,7 +236,8 @@ class Proving:
         if walk.lost:
             said = f"values are not finite after update {walk.done}, on both sides: nothing can be judged"
             return PortStage("update", "inconclusive", said)
-        slots = f" and {len(walk.matched)} slots ({', '.join(sorted(walk.matched))})" if walk.matched else ""
+        equal = walk.equal_at_first if walk.what else sorted(walk.matched)
+        slots = f" and {len(equal)} slots ({', '.join(equal)})" if equal else ""
         return PortStage("update", "holds", f"every leaf of the model{slots}")
 
     def _steps(self) -> PortStage:

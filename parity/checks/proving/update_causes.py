@@ -24,6 +24,7 @@ from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.move_form_causes import kept_ascent_cause, move_forms_cause
 from parity.checks.proving.moves import move_cause
+from parity.checks.proving.projections import projection_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
     another_gradient_cause,
@@ -68,6 +69,8 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         walk: Two trainers up to the update after which something parts.
         first: The update after which a slot parts.
     """
+    if cause := projection_cause(walk):
+        return cause
     if first == 1 and (
         cause := frozen_cause(walk)
         or begin_cause(walk)

@@ -14,12 +14,17 @@ from parity.checks.proving.averages import average_of
 from parity.checks.proving.lockstep import AHEAD, MODEL, SLOW, Lane, SlotGap, begin_lanes, gaps_of
 from parity.checks.proving.losses import Pairing
 from parity.checks.proving.sources import PortTrainer
+from parity.errors import ParityError
 
-__all__ = ["TwoWalks", "scaled", "still", "walk_updates"]
+__all__ = ["FURTHER", "TwoWalks", "go_on", "scaled", "still", "walk_updates"]
 
 MOST_NOISE = 1e-6
 """Relative movement of the loss by one unit in the last place at the start above which nothing can be judged: a
 difference that matters would pass."""
+
+
+FURTHER = 3
+"""Updates that both make beyond the one after which they part: `lockstep.AHEAD` + 3 of them are kept."""
 
 
 @dataclass
@@ -46,6 +51,9 @@ class TwoWalks:
     extra: tuple[str, ...] = ()
     """LeafSlots of the second without an equal in the first."""
     matched: Mapping[str, str] = field(default_factory=dict)
+    """LeafSlots of the first to equal ones of the second, after the last update that was compared."""
+    equal_at_first: tuple[str, ...] = ()
+    """LeafSlots of the first that had an equal after the first update."""
     chaotic: bool = False
     lost: bool = False
     """Whether a state holds values that are not finite, on both sides: nothing can be judged from then on."""
@@ -125,6 +133,8 @@ class _Judge:
         walk, lanes = self.walk, self.walk.lanes
         walk.done = done
         self._follow_slots(done)
+        if done == 1:
+            walk.equal_at_first = tuple(sorted(slot for slot, others in self.candidates.items() if others))
         losses = [lane.moments[done].loss for lane in lanes]
         walk.losses = losses[0], losses[1]
         walk.lost = all(not _finite(lane.moments[done].slots[MODEL]) for lane in lanes[:2])
@@ -210,6 +220,20 @@ class _Judge:
 
 def _finite(held: Mapping[str, NDArray[np.float64]]) -> bool:
     return all(bool(np.isfinite(array).all()) for array in held.values())
+
+
+def go_on(walk: TwoWalks) -> None:
+    """Have both runs make some further updates, each from where it is, as far as updates were asked for.
+
+    Args:
+        walk: Two trainers that part.
+    """
+    for lane in walk.lanes[:2]:
+        while len(lane.moments) <= min(walk.done + FURTHER, walk.steps):
+            try:
+                lane.advance(len(lane.moments) - 1)
+            except ParityError:
+                return
 
 
 def still(walk: TwoWalks) -> bool:
