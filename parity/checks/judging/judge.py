@@ -26,7 +26,13 @@ from parity.checks.judging.evidence import (
     after_resume,
     both_runs,
 )
-from parity.checks.judging.later_steps import done_again, is_cleared_next, is_filled_otherwise, shortened
+from parity.checks.judging.later_steps import (
+    done_again,
+    is_cleared_next,
+    is_filled_otherwise,
+    is_made_again,
+    shortened,
+)
 from parity.checks.judging.ordering import (
     DATA,
     earliest,
@@ -295,6 +301,7 @@ def _without_effect_last(found: list[Evidence], seen: Differences) -> list[Evide
     idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
     both = seen.states[0]
     ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
+    ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
     idle += [e for e in ahead if e not in idle]
     return [e for e in found if e not in idle] + idle
 

@@ -12,13 +12,22 @@ uninterrupted run leaves alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from parity.checks.judging.evidence import Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.ordering import identifiers, is_taken
 from parity.checks.running import Mark, Trace
 
-__all__ = ["done_again", "is_cleared_next", "is_filled_otherwise", "is_kept_loss", "is_without_effect", "shortened"]
+__all__ = [
+    "done_again",
+    "is_cleared_next",
+    "is_filled_otherwise",
+    "is_kept_loss",
+    "is_made_again",
+    "is_without_effect",
+    "shortened",
+]
 
 
 def is_without_effect(path: str, found: Sequence[Sequence[str]], uninterrupted: Uninterrupted) -> bool:
@@ -39,6 +48,28 @@ def is_without_effect(path: str, found: Sequence[Sequence[str]], uninterrupted: 
         if not here.intersection(differ):
             return True
     return False
+
+
+def is_made_again(path: str, states: Sequence[TwoStates]) -> bool:
+    """Return whether an array that waits in a queue was not there after a resume, and came when it was its turn.
+
+    As a batch that a producer has ready: how many it has ready is a matter of when it began. Of a first one the next
+    step has it, of each behind it one step later at most. What was lost for good does not come to be there.
+
+    Args:
+        path: A path that differs at the resume.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+    """
+    leaf, element = states[0].left.leaves.get(path), _ELEMENT.search(path)
+    if leaf is None or element is None or leaf.role not in ("array", "position") or "[" not in leaf.kind:
+        return False
+    if path in states[0].right.leaves:
+        return False
+    until = int(element[1]) + 2
+    return any(leaf.same(one) for both in states[1:until] for one in both.right.leaves.values())
+
+
+_ELEMENT = re.compile(r"\[(\d+)\][^\[]*$")
 
 
 def is_kept_loss(path: str, both: TwoStates, equal: Sequence[Sequence[str]]) -> bool:
