@@ -32,6 +32,7 @@ from parity.checks.judging.later_steps import (
     is_filled_otherwise,
     is_made_again,
     shortened,
+    written_again,
 )
 from parity.checks.judging.ordering import (
     DATA,
@@ -271,6 +272,7 @@ def _judge_states(
                 out.bookkeeping.append(item)
         out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
         out.broken += done_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
+        out.written_again = written_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
         others = [e for e in causes if e not in taken and e.path in out.lasting]
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         if all(e.when != after_resume(0) for e in out.earliest):

@@ -27,6 +27,7 @@ __all__ = [
     "is_made_again",
     "is_without_effect",
     "shortened",
+    "written_again",
 ]
 
 
@@ -179,6 +180,39 @@ def done_again(
             flags.append(flag)
             shown += [one for one in done if one not in shown]
     return flags + shown
+
+
+def written_again(
+    reference: Trace,
+    start: int,
+    resumed: Trace,
+    states: Sequence[TwoStates],
+    found: Sequence[Sequence[str]],
+    uninterrupted: Uninterrupted,
+) -> list[tuple[Evidence, frozenset[str]]]:
+    """Return what a later step set anew as it was, with the files that this step wrote and had left alone before.
+
+    As a set of what has been exported. A file that is written again need not be another one: that it is tells whether
+    anything was lost, and then it is named after what its writing followed from. Arguments as of `done_again`.
+    """
+    marks, out = reference.marks, list[tuple[Evidence, frozenset[str]]]()
+    last, holders = min(len(marks) - start, len(resumed.marks)), set[str]()
+    for path in sorted(found[0]):
+        leaf = states[0].left.leaves.get(path)
+        holder = path[: path.rfind("[")] if path.endswith("]") else path
+        if leaf is None or leaf.role != "scalar" or states[0].is_dead(path) or holder in holders:
+            continue
+        at = next((index for index, differ in enumerate(found) if path not in differ), 0)
+        first = [mark.snapshot.leaves.get(path) for mark in marks[:2]]
+        by_each = first[1] is not None and not first[1].same(first[0])
+        if by_each or not 0 < at < last or any(not leaf.same(both.left.leaves.get(path)) for both in states[: at + 1]):
+            continue
+        flag = states[0].evidence(path, after_resume(0))
+        alone = (set(resumed.marks[at].saved) - set(marks[start + at].saved)) & set(reference.names)
+        if alone and is_taken(flag._replace(path=holder), uninterrupted):
+            out.append((flag, frozenset(alone)))
+            holders.add(holder)
+    return out
 
 
 def _done(
