@@ -48,6 +48,7 @@ from parity.checks.judging.ordering import (
 )
 from parity.checks.judging.otherwise import differs_otherwise
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
+from parity.checks.judging.ties import parted_ties
 from parity.checks.running import Mark, Trace
 
 __all__ = ["align", "judge_resumed", "judge_same", "varying"]
@@ -218,6 +219,9 @@ def _judge_states(
             less = [e for e in less if e.path not in {one.path for one in causes}]
             causes = [*causes, *less] if told else [*less, *causes]
         known = causes if lost else with_data(causes, later, uninterrupted)
+        apart = parted_ties(states, seen.found, seen.first_later)
+        lost = [apart.pop(e.path, e) for e in lost]
+        known = [*apart.values(), *(e for e in known if e.path not in apart)]
         seeds = seeds_of_loaders(lost, seen.settings() + known, uninterrupted)
         otherwise = {e.path for e in known if is_filled_otherwise(e.path, states)}
         found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted, otherwise)

@@ -205,7 +205,8 @@ def written_again(
         at = next((index for index, differ in enumerate(found) if path not in differ), 0)
         first = [mark.snapshot.leaves.get(path) for mark in marks[:2]]
         by_each = first[1] is not None and not first[1].same(first[0])
-        if by_each or not 0 < at < last or any(not leaf.same(both.left.leaves.get(path)) for both in states[: at + 1]):
+        stays = all(leaf.same(both.left.leaves.get(path)) for both in states[: at + 1])
+        if by_each or not stays or not 0 < at < last:
             continue
         flag = states[0].evidence(path, after_resume(0))
         alone = (set(resumed.marks[at].saved) - set(marks[start + at].saved)) & set(reference.names)
