@@ -1,8 +1,8 @@
 """Weak dictionaries and sets: what they keep, by the paths at which the objects that they keep it for are held.
 
-They hold nothing alive: an object in one is held by something else, which mostly gives it a path. By the order in
-which they hold their objects nothing could be told from one run to the next, as objects of earlier runs in the same
-process may not be gone yet.
+They hold nothing alive: an object in one is held by something else, which gives it a path. Where some of the objects
+have one, those that have none are of earlier runs in the same process, and not gone yet: they are left out. Where
+none has, all are shown, by their class.
 """
 
 from __future__ import annotations
@@ -33,24 +33,34 @@ def _collection(walk: Walk, path: str, value: Any) -> None:
 def _content(walk: Walk, path: str, value: _Content) -> None:
     """Show what a weak dictionary or set keeps; `items` of it would hold up its own cleaning."""
     walk.is_new(f"{path}.content", value, component_from_name(path))  # it is kept alive, and its address with it
-    collection = value.collection
-    if isinstance(collection, weakref.WeakValueDictionary):
-        pairs = [(key, kept, None) for key, one in list(collection.data.items()) if (kept := one()) is not None]
-    elif isinstance(collection, weakref.WeakKeyDictionary):
-        pairs = [(one, kept, one()) for one, kept in list(collection.data.items()) if one() is not None]
+    pairs = _pairs(value.collection)
+    met = [walk.first_path(id(owner)) for _, _, owner in pairs]
+    if any(met):
+        pairs, met = ([one for one, there in zip(both, met, strict=True) if there] for both in (pairs, met))
+    if isinstance(value.collection, weakref.WeakSet):
+        held = sorted(there or type(owner).__qualname__ for (_, _, owner), there in zip(pairs, met, strict=True))
+        walk.data(path, repr(held).encode(), "WeakSet", component_from_name(path), "scalar")
     else:
-        pairs = [(one, one(), one()) for one in list(collection.data) if one() is not None]
-    walk.leaf(f"{path}.len", len(pairs), component_from_name(path), "structure")
+        walk.leaf(f"{path}.len", len(pairs), component_from_name(path), "structure")
     used = set[str]()
-    for at, (key, kept, owner) in enumerate(pairs):
-        met = None if owner is None else walk.first_path(id(owner))
-        said = _AT.sub("", repr(key)) if owner is None else met or type(owner).__qualname__
-        name = f"{path}[{said}]"
+    for at, ((said, kept, owner), there) in enumerate(zip(pairs, met, strict=True)):
+        name = f"{path}[{said or there or type(owner).__qualname__}]"
         name = f"{name[:-1]}#{at}]" if name in used else name
         used.add(name)
         walk.visit(name, kept)
-        if met is None and owner is not None and owner is not kept:
+        if there is None and owner is not kept:
             walk.visit(f"{name}.key", owner)
+
+
+def _pairs(collection: Any) -> list[tuple[str, Any, Any]]:
+    """Return of all that a collection keeps the key as text, if it is no object itself, the value, and the object."""
+    if isinstance(collection, weakref.WeakValueDictionary):
+        values = ((key, one()) for key, one in list(collection.data.items()))
+        return [(_AT.sub("", repr(key)), kept, kept) for key, kept in values if kept is not None]
+    if isinstance(collection, weakref.WeakKeyDictionary):
+        kept_for = ((one(), kept) for one, kept in list(collection.data.items()))
+        return [("", kept, owner) for owner, kept in kept_for if owner is not None]
+    return [("", owner, owner) for one in list(collection.data) if (owner := one()) is not None]
 
 
 _AT = re.compile(r" at 0x[0-9a-f]+")
