@@ -154,7 +154,7 @@ def _is_shown_by_period(walk: Walk, path: str, parts: tuple[Any, ...]) -> bool:
     return True
 
 
-_COPIED = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
+_COPIED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
 """Iterators of which a copy goes through the same, and leaves the first where it is."""
 
 

@@ -18,7 +18,7 @@ from parity.capture.walk import Walk
 __all__: list[str] = []
 
 
-class _Content:
+class _KeptWeakly:
     """Stands in the walk's queue for what a weak collection keeps, until all else has been met."""
 
     def __init__(self, collection: Any) -> None:
@@ -27,16 +27,17 @@ class _Content:
 
 def _collection(walk: Walk, path: str, value: Any) -> None:
     if walk.is_new(path, value, component_from_name(path)):
-        walk.visit(path, _Content(value))
+        walk.visit(path, _KeptWeakly(value))
 
 
-def _content(walk: Walk, path: str, value: _Content) -> None:
+def _content(walk: Walk, path: str, value: _KeptWeakly) -> None:
     """Show what a weak dictionary or set keeps; `items` of it would hold up its own cleaning."""
     walk.is_new(f"{path}.content", value, component_from_name(path))  # it is kept alive, and its address with it
     pairs = _pairs(value.collection)
     met = [walk.first_path(id(owner)) for _, _, owner in pairs]
     if any(met):
-        pairs, met = ([one for one, there in zip(both, met, strict=True) if there] for both in (pairs, met))
+        pairs = [pair for pair, there in zip(pairs, met, strict=True) if there]
+        met = [there for there in met if there]
     if isinstance(value.collection, weakref.WeakSet):
         held = sorted(there or type(owner).__qualname__ for (_, _, owner), there in zip(pairs, met, strict=True))
         walk.data(path, repr(held).encode(), "WeakSet", component_from_name(path), "scalar")
@@ -54,13 +55,14 @@ def _content(walk: Walk, path: str, value: _Content) -> None:
 
 def _pairs(collection: Any) -> list[tuple[str, Any, Any]]:
     """Return of all that a collection keeps the key as text, if it is no object itself, the value, and the object."""
+    held = collection.data
     if isinstance(collection, weakref.WeakValueDictionary):
-        values = ((key, one()) for key, one in list(collection.data.items()))
+        values = ((key, one()) for key, one in list(held.items()))
         return [(_AT.sub("", repr(key)), kept, kept) for key, kept in values if kept is not None]
     if isinstance(collection, weakref.WeakKeyDictionary):
-        kept_for = ((one(), kept) for one, kept in list(collection.data.items()))
+        kept_for = ((one(), kept) for one, kept in list(held.items()))
         return [("", kept, owner) for owner, kept in kept_for if owner is not None]
-    return [("", owner, owner) for one in list(collection.data) if (owner := one()) is not None]
+    return [("", owner, owner) for one in list(held) if (owner := one()) is not None]
 
 
 _AT = re.compile(r" at 0x[0-9a-f]+")
@@ -68,7 +70,7 @@ _AT = re.compile(r" at 0x[0-9a-f]+")
 
 
 def _register() -> None:
-    register(_Content, _content, order=WEAK)
+    register(_KeptWeakly, _content, order=WEAK)
     for kind in (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet):
         register(kind, _collection)
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from parity.capture import NOT_BEGUN, Leaf, StateSnapshot, root_of
+from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import (
@@ -30,7 +30,6 @@ from parity.checks.judging.later_steps import (
     done_again,
     is_cleared_next,
     is_filled_otherwise,
-    is_made_again,
     shortened,
     written_again,
 )
@@ -48,6 +47,7 @@ from parity.checks.judging.ordering import (
 )
 from parity.checks.judging.otherwise import differs_otherwise
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
+from parity.checks.judging.suspicion import with_sources, without_effect_last
 from parity.checks.judging.ties import parted_ties
 from parity.checks.running import Mark, Trace
 
@@ -230,7 +230,7 @@ def _judge_states(
         if modes:
             shown = [e for e in found if e not in lost and e.component not in DATA and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
-        found = _without_effect_last(found, seen)
+        found = with_sources(without_effect_last(found, seen), seen)
         if at > 0 and resumed.entry is not None:
             before = reference.marks[at - 1].snapshot
             out.broken += restored_last(found, later, before, resumed.entry, uninterrupted) + seeds
@@ -299,38 +299,6 @@ def _tells(e: Evidence, seen: Differences) -> bool:
 def _is_set_by_steps(e: Evidence, both: TwoStates) -> bool:
     """Return whether something is of a kind that many loops set where a step begins: a mode, a generator."""
     return e.component == "model.mode" or both.leaf(e.path).role == "stream"
-
-
-def _without_effect_last(found: list[Evidence], seen: Differences) -> list[Evidence]:
-    """Return suspects with those last that were equal again before anything else came to differ, or feed nothing."""
-    use = seen.uninterrupted.use
-    idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
-    both = seen.states[0]
-    ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
-    ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
-    idle += [e for e in ahead if e not in idle]
-    return [e for e in found if e not in idle] + idle
-
-
-def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
-    """Return whether a variable of a generator is not there yet, which another one of it is: it has not begun."""
-    leaf, right = both.left.leaves.get(path), both.right.leaves
-    owners = tuple(path[: at + 1] for at, letter in enumerate(path) if letter == "." and at)
-    if leaf is None or leaf.role != "position" or not owners:
-        return False
-    if path not in right:
-        return any(p.startswith(owners) and one.role == "position" for p, one in right.items())
-    if path.endswith(".at") and right[path].digest == NOT_BEGUN:
-        return leaf.digest != NOT_BEGUN
-    loops = f"{owners[-1]}for["  # what it iterates over is on its stack as soon as it has begun
-    return any(p.startswith(loops) for p in both.left.leaves) and not any(p.startswith(loops) for p in right)
-
-
-def _is_of_a_skipped_iterator(path: str, both: TwoStates) -> bool:
-    """Return whether a list under an iterator differs that has as many elements left: `iter(batches[offset:])`."""
-    left = f"{path.removesuffix('.of')}.left"
-    one, other = both.left.leaves.get(left), both.right.leaves.get(left)
-    return path.endswith(".of") and one is not None and one.same(other)
 
 
 def _is_set_next(path: str, marks: Sequence[Mark], at: int) -> bool:
