@@ -262,6 +262,9 @@ class Driver:
             causes = [e for e in outcome.differs if e.path in outcome.lasting]
             if not causes and not any(e.component.startswith("checkpoint") for e in outcome.broken):
                 causes = outcome.earliest
+            others = {e.path.partition(":")[0] for e in outcome.broken}
+            again = [e for e, written in outcome.written_again if written & others]
+            causes = again + [e for e in causes if e not in again]
             outcome.broken = causes + [e for e in outcome.broken if e not in causes]
             outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome
