@@ -90,7 +90,6 @@ def explain(
         names: Of values that each of them is given at the first place, to be told by.
     """
     graft = grafted(first, second, orders, GRAFT_SECONDS)
-        print("GRAFT", graft and (graft.size, graft.text))
     compact = graft is not None and max(graft.lines) <= 1 and graft.size <= COMPACT
     focus = graft.parts if graft is not None and compact else None
     most = FOCUS_SECONDS if compact else MOST_SECONDS
