@@ -37,6 +37,7 @@ class DataFlow:
         self._makers: list[tuple[int, ...]] = []
         self._given: list[tuple[tuple[int, int], ...]] = []
         self._parts: list[int] = []
+        self._raw: list[bool] = []
         made: dict[tuple[Any, ...], int] = {}
         for at, one in enumerate(operations):
             inputs = [(made.get(_key(x), -1), place) for place, x in enumerate(one.inputs)]
@@ -46,6 +47,8 @@ class DataFlow:
             for source in self._makers[-1] if part else ():
                 part |= self._parts[source]
             self._parts.append(part)
+            taken = [one.inputs[place] for source, place in inputs if source < 0]
+            self._raw.append(any(x.dtype.kind == "f" and x.size > 1 for x in taken))
             for x in (*one.outputs, *(x for turn in one.turns for x in turn)):
                 made[_key(x)] = at
 
@@ -60,6 +63,10 @@ class DataFlow:
     def lines(self, part: Sequence[int]) -> int:
         """Return how many lines ask for operations."""
         return len({self.operations[at].place for at in part})
+
+    def is_raw(self, at: int) -> bool:
+        """Return whether leaves or arrays go into the part of an operation that nothing has computed anything of."""
+        return any(self._raw[place] for place in self.part(at))
 
     def words(self, part: Sequence[int]) -> str:
         """Return operations in words, line by line; empty where there are none."""
