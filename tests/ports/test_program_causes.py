@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
-from parity.contract import OperationEdit
+from parity.checks.programs.operands import operands_of
+from parity.contract import OperationEdit, ProgramOperation
 from torch_side.probes.programs import TorchProgram
 
 _RNG = np.random.default_rng(5)
@@ -564,3 +565,11 @@ def test_two_programs_that_share_nothing_have_no_place_at_which_they_compute_oth
         lambda a, b, w: torch.sin(a @ w + 1.0) ** 3, lambda a, b, w: jnp.exp(-jnp.cos((b @ w) ** 2 - 0.3)), _DRAWS
     )
     assert not said
+
+
+def test_a_value_with_numbers_that_are_none_is_left_as_it_is() -> None:
+    """It is equal to nothing, itself included, so that no operation of its line is found to take it."""
+    value = np.array([[1.0, np.nan], [2.0, 3.0]])
+    one = ProgramOperation("add", "mine.py:3", (value, np.ones((2, 2))), (value + 1.0,))
+    said = [change.own for _, change in operands_of([one], [0], [[0]], {})]
+    assert any("axes 0 and 1" in words or "1.0, 1.0" in words for words in said), "the other value is looked at"
