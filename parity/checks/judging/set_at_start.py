@@ -30,7 +30,7 @@ _CHANGING = frozenset(
 )  # fmt: skip
 """Methods of Python's containers and of arrays that change what is in them."""
 
-Values = tuple[str, ...]
+NumbersOfList = tuple[str, ...]
 """Numbers of a list as their leaves have them."""
 
 
@@ -40,7 +40,7 @@ class SetAtStart:
 
     numbers: frozenset[tuple[str, str]] = frozenset()
     """Of several processes that were killed in turn, the numbers of all of them."""
-    lists: frozenset[tuple[Values, Values]] = frozenset()
+    lists: frozenset[tuple[NumbersOfList, NumbersOfList]] = frozenset()
     """Lists of numbers."""
     arrays: frozenset[tuple[Leaf, Leaf]] = frozenset()
     """Arrays of one axis."""
@@ -66,7 +66,7 @@ class SetAtStart:
 _AXIS = re.compile(r"(?:u?int|float)\d+\[(\d+)\]")
 
 
-def _is_array_of(leaf: Leaf, values: Values) -> bool:
+def _is_array_of(leaf: Leaf, values: NumbersOfList) -> bool:
     """Return whether an array of one axis holds these numbers."""
     dtype, _, size = leaf.kind.rstrip("]").partition("[")
     if int(size) != len(values):
@@ -127,8 +127,8 @@ def _is_further(leaf: Leaf, other: Leaf | None, restarts: int) -> bool:
 
 def _is_longer(leaf: Leaf, other: Leaf | None, restarts: int) -> bool:
     """Return whether an array of one axis has more elements, by one for each process at most."""
-    sizes = [_AXIS.fullmatch(one.kind) for one in (leaf, other) if one is not None]
-    return len(sizes) == 2 and all(sizes) and 0 < int(sizes[1][1]) - int(sizes[0][1]) <= restarts
+    here, there = _AXIS.fullmatch(leaf.kind), _AXIS.fullmatch(other.kind if other is not None else "")
+    return here is not None and there is not None and 0 < int(there[1]) - int(here[1]) <= restarts
 
 
 def _resting(marks: Sequence[Mapping[str, Leaf]]) -> dict[str, Leaf]:
@@ -138,7 +138,7 @@ def _resting(marks: Sequence[Mapping[str, Leaf]]) -> dict[str, Leaf]:
     return {path: leaf for path, leaf in found.items() if all(leaf.same(later.get(path)) for later in others)}
 
 
-def _elements(path: str, leaves: Mapping[str, Leaf]) -> Values:
+def _elements(path: str, leaves: Mapping[str, Leaf]) -> NumbersOfList:
     """Return the numbers of a list, as far as it holds some."""
     start = path.removesuffix(".len")
     found = (leaves.get(f"{start}[{at}]") for at in range(int(leaves[path].digest)))
