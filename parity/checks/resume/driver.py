@@ -288,7 +288,7 @@ class Driver:
         grown = {name for one in (*before[1:], trace) for name in one.appended}
         files = LeftFiles(self.reference, self.root / "reference", grown, self._left, self._lock)
         judge = partial(files.judge, trace, folder, left, extended=scenario.name == "extend")
-        begun = begun_of(self.reference, trace, before)
+        begun = begun_of(self.reference, trace, before, self.uninterrupted)
         again = None if self.envelope is None else files.without_noise(one.folder for one in self.equal_runs)
         found = judge(again, begun)
         looks = killed in self.copies and len(scenario.kills) == 1
