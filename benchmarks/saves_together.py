@@ -4,13 +4,15 @@ torch_checkpointing where it is installed (extra `peers`).
 All are durable: DCP and Orbax have every file synchronized themselves (`FileSystemWriter.sync_files`, TensorStore's
 `file_io_sync`), though not the names of the files; torch_checkpointing 0.1 synchronizes nothing, so that each process
 does it for its file here. Each library saves by the call that waits, and by the one that returns while a thread or a
-process writes; the rest of the latter is waited for between rounds, or in an arm of its own, `kept`.
+process writes. The latter is of a manager that lives through all rounds (DCP: a stager; Orbax: a checkpointer) and
+may reuse what the save before left; the rest of it is waited for between rounds, or in an arm of its own, `kept`.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import os
 import shutil
 from collections.abc import Callable
@@ -20,12 +22,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.paired import Arm
+from parity.policy import Rules
 
 __all__ = ["SIDES", "arms", "peers"]
 
 SIDES = {"torch": "DCP", "jax": "Orbax"}
 """Side to the name of its peer."""
 CHECKPOINTING = "torch_checkpointing"
+LASTING = ("parity",)
+"""Arms whose manager saves step after step to one directory; the others are given a new one for each save."""
 WAIT = Callable[[], Any]
 
 
@@ -46,9 +51,10 @@ def arms(side: str, home: str, width: int) -> list[Arm]:
     """
     saves, begins, meet = (_torch if side == "torch" else _jax)(width)
     made: list[Path] = []
+    lasting = {name: Path(home) / f"{name}-lasting" for name in LASTING}
 
-    def place(name: str) -> Path:
-        made.append(Path(home) / f"{name}-{len(made)}")
+    def place(name: str, kind: str) -> Path:
+        made.append(lasting[name] if kind and name in lasting else Path(home) / f"{name}-{len(made)}")
         return made[-1]
 
     waiting: list[WAIT] = []
@@ -60,12 +66,13 @@ def arms(side: str, home: str, width: int) -> list[Arm]:
         for path in made[-1:] if int(os.environ["RANK"]) == 0 else ():
             held = sum(file.stat().st_size for file in path.rglob("*"))
             assert held > 5 * 4 * width * width, (path, held)  # Orbax compresses random numbers by a tenth
-            shutil.rmtree(path)
+            if path not in lasting.values():
+                shutil.rmtree(path)
         meet()
 
     def arm(name: str, kind: str) -> Arm:
         def run() -> None:
-            path = place(name)
+            path = place(name, kind)
             if not kind:
                 saves[name](path)
                 return
@@ -77,6 +84,20 @@ def arms(side: str, home: str, width: int) -> list[Arm]:
     return [arm(name, kind) for kind in ("", "-begun", "-kept") for name in saves]
 
 
+def _managed(manager: Callable[..., Any], items: dict[str, Any]) -> Callable[[Path], WAIT]:
+    """Return what begins the next save of one manager, which lives through all rounds and keeps the newest."""
+    made: list[Any] = []
+    steps = itertools.count(1)
+
+    def begin(path: Path) -> WAIT:
+        if not made:
+            made.append(manager(path, keep=Rules(keep_latest=1)))
+        made[0].save(next(steps), items)
+        return made[0].wait
+
+    return begin
+
+
 Saves = dict[str, Callable[[Path], Any]]
 Begins = dict[str, Callable[[Path], WAIT]]
 
@@ -86,6 +107,7 @@ def _torch(width: int) -> tuple[Saves, Begins, WAIT]:
     import torch
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
     from torch.distributed.checkpoint.state_dict import get_state_dict
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -106,19 +128,17 @@ def _torch(width: int) -> tuple[Saves, Begins, WAIT]:
         weights, slots = get_state_dict(model, optimizer)
         return {"model": weights, "optimizer": slots}
 
-    def parity(path: Path) -> WAIT:
-        manager = torch_side.CheckpointManager(path)
-        manager.save(1, {"model": model, "optimizer": optimizer})
-        return manager.close
+    stager = DefaultStager(StagingOptions(*(torch.cuda.is_available(),) * 4))
 
     def peer(path: Path) -> WAIT:
-        saving: Any = dcp.async_save(tree(), checkpoint_id=str(path))
+        saving: Any = dcp.async_save(tree(), checkpoint_id=str(path), async_stager=stager)
         return lambda: saving.result()
 
     saves: Saves = {
         "parity": lambda path: torch_side.save(path, {"model": model, "optimizer": optimizer}),
         "peer": lambda path: dcp.save(tree(), checkpoint_id=str(path)),
     }
+    parity = _managed(torch_side.CheckpointManager, {"model": model, "optimizer": optimizer})
     begins: Begins = {"parity": parity, "peer": peer}
     if CHECKPOINTING in peers("torch"):
         saves[CHECKPOINTING], begins[CHECKPOINTING] = _checkpointing(tree)
@@ -150,6 +170,10 @@ def _checkpointing(tree: Callable[[], dict[str, Any]]) -> tuple[Callable[[Path],
                 os.fsync(opened.fileno())
         dist.barrier()
 
+    def settled(saving: Any, path: Path) -> None:
+        saving.result()
+        durable(path)
+
     def save(path: Path) -> None:
         now.save(str(path), tree())
         durable(path)
@@ -157,7 +181,7 @@ def _checkpointing(tree: Callable[[], dict[str, Any]]) -> tuple[Callable[[Path],
     def begin(path: Path) -> WAIT:
         saving = later.save(str(path), tree())
         with later.lock():  # returned before: the state is still read, and no step may change it
-            return lambda: (saving.result(), durable(path))
+            return lambda: settled(saving, path)
 
     return save, begin
 
@@ -179,14 +203,10 @@ def _jax(width: int) -> tuple[Saves, Begins, WAIT]:
     state = {str(n): jax.make_array_from_callback((width, width), over, lambda _, n=n: value + n) for n in range(6)}
     checkpointer = ocp.StandardCheckpointer()
 
-    def parity(path: Path) -> WAIT:
-        manager = jax_side.CheckpointManager(path)
-        manager.save(1, {"state": state})
-        return manager.close
-
     def peer(path: Path) -> WAIT:
         checkpointer.save(path, state)
         return checkpointer.wait_until_finished
 
     saves: Saves = {"parity": lambda path: jax_side.save(path, state), "peer": lambda path: peer(path)()}
+    parity = _managed(jax_side.CheckpointManager, {"state": state})
     return saves, {"parity": parity, "peer": peer}, lambda: multihost_utils.sync_global_devices("round")

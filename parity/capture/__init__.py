@@ -4,6 +4,7 @@ Knows the kinds of the standard library and of NumPy; those of a framework are r
 """
 
 from parity.capture import code as _code  # noqa: F401 - registers its kinds
+from parity.capture import weak as _weak  # noqa: F401 - the same
 from parity.capture.arrays import array_leaf, digest_of, role_of_array
 from parity.capture.attributes import attributes_of
 from parity.capture.frames import Scope, ambient, capture, frames_of, outer_scopes, scopes_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import copy
 import gc
 import itertools
 import operator
@@ -108,6 +109,8 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
         parts = value.__reduce__()
     except TypeError:
         parts = None
+    if isinstance(value, itertools.cycle) and isinstance(parts, tuple) and _is_shown_by_period(walk, path, parts):
+        return
     if isinstance(parts, tuple) and len(parts) > 2 and not isinstance(value, itertools.zip_longest):
         _inner(walk, f"{path}.state", parts[2])
     if isinstance(value, enumerate) and isinstance(parts, tuple):
@@ -125,6 +128,34 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
     for at, part in enumerate(inside):
         if not is_a(part, type, types.ModuleType, types.BuiltinFunctionType):
             _inner(walk, f"{path}.of[{at}]" if at else f"{path}.of", part)
+
+
+def _is_shown_by_period(walk: Walk, path: str, parts: tuple[Any, ...]) -> bool:
+    """Show a cycle by what it goes through and how much of that is left; return whether that can be told.
+
+    It keeps whether it is in its first pass, and there only what it has given. So two that give the same from here on
+    would be two states, where a new process brings the one to its place within a pass.
+
+    Args:
+        walk: The walk.
+        path: Path of the cycle.
+        parts: What the cycle reduces to: its iterator, what it has saved, and whether it saves no more.
+    """
+    iterator, (saved, is_full) = parts[1][0], parts[2]
+    if type(iterator) not in _COPIED or len(saved) + operator.length_hint(iterator) > walk.many:
+        return False
+    left = list(copy.copy(iterator))
+    period = list(saved) if is_full else [*saved, *left]
+    pairs = zip(reversed(left), reversed(period), strict=False)
+    if len(left) > len(period) or any(one is not other for one, other in pairs):
+        return False
+    walk.leaf(f"{path}.left", len(left) or len(period), "data.position", "position")
+    _inner(walk, f"{path}.of", period)
+    return True
+
+
+_COPIED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
+"""Iterators of which a copy goes through the same, and leaves the first where it is."""
 
 
 def _telling(name: str) -> Visit:

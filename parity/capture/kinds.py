@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.capture.arrays import LONG, PLAIN, role_of_array
+from parity.capture.arrays import LONG, PLAIN, digest_of, role_of_array
 from parity.capture.names import component_from_name
 from parity.capture.registry import Visit, is_a, register
 from parity.capture.walk import Walk
@@ -125,7 +125,7 @@ def _mapping(walk: Walk, path: str, value: Any) -> None:
 
 def _pairs(walk: Walk, path: str, pairs: Iterable[tuple[Any, Any]]) -> None:
     """Show keys and values; a key that is more than a name may hold state itself."""
-    pairs, used = list(pairs), set[str]()
+    pairs, used, order = list(pairs), set[str](), list[str]()
     walk.leaf(f"{path}.len", len(pairs), component_from_name(path), "structure")
     for at, (key, item) in enumerate(pairs):
         # an address tells nothing from one run to the next: what lies there does, if it was met
@@ -135,9 +135,17 @@ def _pairs(walk: Walk, path: str, pairs: Iterable[tuple[Any, Any]]) -> None:
         if name in used:  # two objects that print alike
             name = f"{path}[{said}#{at}]"
         used.add(name)
+        order.append(name[len(path) :])
         walk.visit(name, item)
         if not _is_name(key):
             walk.visit(f"{name}.key", key)
+    if len(order) > 1:
+        said = ", ".join(one[1:-1] if one.endswith("]") else one[1:] for one in order)
+        walk.snapshot.orders[path] = said if len(said) <= _SHORT else digest_of(said.encode())
+
+
+_SHORT = 60
+"""Letters of keys up to which their order is shown."""
 
 
 def _is_name(key: Any) -> bool:

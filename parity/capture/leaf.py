@@ -83,6 +83,9 @@ class StateSnapshot:
     without one could not even be probed."""
     tuples: set[str] = field(default_factory=set)
     """Paths of tuples: a list of the same elements has the same leaves, and is not equal to one."""
+    orders: dict[str, str] = field(default_factory=dict)
+    """Path of a mapping of several keys to these in their order, or a digest of them: two of another order are equal,
+    and code may take one by its place."""
     samples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Path of a container that is one leaf to some of the floating numbers in it, as Python writes them."""
 

@@ -152,12 +152,6 @@ def _proxy(walk: Walk, path: str, value: Any) -> None:
         walk.not_seen(path, weakref.ref)
 
 
-def _weak_collection(walk: Walk, path: str, value: Any) -> None:
-    """Show what a weak dictionary or set holds, in order; `items` of it would hold up its own cleaning."""
-    if walk.is_new(path, value, component_from_name(path)):
-        walk.visit(f"{path}.data", value.data)
-
-
 def _finalizer(walk: Walk, path: str, value: weakref.finalize[Any, Any]) -> None:
     alive = value.peek()
     if alive is not None and walk.is_new(path, value, component_from_name(path)):
@@ -318,7 +312,6 @@ def _register() -> None:
         (("sqlite3.Connection",), _database, True),
         ((weakref.ref,), _reference, True),
         ((weakref.ProxyType, weakref.CallableProxyType), _proxy, False),
-        ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet), _weak_collection, False),
         ((weakref.finalize,), _finalizer, False),
         ((ContextVar,), _context_variable, False),
         ((Context,), _context, False),

@@ -16,6 +16,7 @@ __all__ = [
     "OPTIMIZERS",
     "PLACES",
     "SHOWING_ROOTS",
+    "WEAK",
     "Visit",
     "VisitedKind",
     "class_visits",
@@ -39,6 +40,8 @@ DEAD = 9
 """Place of variables that nobody reads."""
 PLACES = 10
 """Place of what no variable of the loop leads to: every object keeps the path by which the loop itself reaches it."""
+WEAK = 11
+"""Place of what is kept by objects that others hold: each of those has its path by then."""
 
 _by_type: dict[type, VisitedKind] = {}
 _by_name: dict[str, VisitedKind] = {}

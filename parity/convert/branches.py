@@ -6,14 +6,23 @@ is looked through. A branch whose name or keys say what it is, is one part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from parity.convert.components import SCALER, component_of_key
 from parity.formats import Array, Key, Tree
 
-__all__ = ["MOST_AROUND", "StatePart", "arrays_beside", "branches", "is_optimizer", "is_state_dict", "node_at"]
+__all__ = [
+    "MOST_AROUND",
+    "StatePart",
+    "arrays_beside",
+    "arrays_of",
+    "branches",
+    "is_optimizer",
+    "is_state_dict",
+    "node_at",
+]
 
 MOST_AROUND = 4
 """Containers around a part at most."""
@@ -98,12 +107,28 @@ def is_optimizer(value: Tree) -> bool:
 
 
 def is_state_dict(value: Tree) -> bool:
-    """Return whether a value is a dict of arrays by name, as `state_dict` of a module is."""
+    """Return whether a value is a dict of arrays by name, as `state_dict` of a module is.
+
+    What `get_extra_state` of a module returned stands among them, and is anything.
+    """
     return (
         isinstance(value, dict)
         and bool(value)
-        and all(isinstance(key, str) and isinstance(leaf, Array) for key, leaf in value.items())
+        and all(
+            isinstance(key, str) and (isinstance(leaf, Array) or _is_extra_state(key)) for key, leaf in value.items()
+        )
+        and not all(map(_is_extra_state, value))
     )
+
+
+def arrays_of(value: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the arrays of a state dict by name, without what `get_extra_state` of its modules returned."""
+    return {name: leaf for name, leaf in value.items() if not _is_extra_state(name)}
+
+
+def _is_extra_state(name: str) -> bool:
+    """Return whether a name is that under which `Module.state_dict` puts what `get_extra_state` returned."""
+    return name.rpartition(".")[2] == "_extra_state"
 
 
 def arrays_beside(tree: Tree, keys: Sequence[Key]) -> list[tuple[Key, ...]]:

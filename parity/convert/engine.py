@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from parity.checkpoints import FILE, LONE, Seal, commit, commit_file, describe, seal_beside, verify, verify_file
 from parity.convert.checksums import ChecksumsBeside, with_checksums
@@ -19,7 +20,7 @@ from parity.convert.naming import keeps_order
 from parity.convert.objects import require_resets, without_objects
 from parity.convert.opening import open_any
 from parity.convert.reading_back import require_same
-from parity.convert.selecting import find_keys, renamed, select, without
+from parity.convert.selecting import find_keys, renamed, select
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import read_torch_state
@@ -29,6 +30,7 @@ from parity.formats import (
     FAMILIES,
     HUGGING_FACE,
     Array,
+    Key,
     Opaque,
     Source,
     Tree,
@@ -141,6 +143,8 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: So
             the parameters alone are wanted and there are none.
     """
     family, wanted = FAMILIES.get(opened.format, "torch"), FAMILIES.get(to, "torch")
+    if family == "torch":  # before the model is looked for, which has arrays alone
+        opened = replace(opened, tree=without_objects(opened.tree, (), options.reset, ledger, all_of=False))
     if (family, wanted) == ("torch", "jax"):
         return to_jax(opened.tree, options, ledger, ordered=keeps_order(opened))
     if (family, wanted) == ("jax", "torch"):
@@ -149,10 +153,13 @@ def map_tree(opened: Source, to: str, options: Options, ledger: Ledger, like: So
         raise CheckpointError(f"rules lead from PyTorch to JAX, and {opened.format} and {to} are both of {family}")
     if not options.only_params:
         tree = without_objects(opened.tree, (), options.reset, ledger)
-        ledger.entries += _lines(tree, "copied")
+        ledger.entries += _lines(leaves(tree), "copied")
         return tree
     kept, rest = _params(opened, family)
-    ledger.entries += [*_lines(kept, "copied"), *_lines(rest, "left out", "only the parameters were asked for")]
+    ledger.entries += [
+        *_lines(leaves(kept), "copied"),
+        *_lines(rest, "left out", "only the parameters were asked for"),
+    ]
     return kept
 
 
@@ -228,21 +235,22 @@ def without_document(source: Source) -> Source:
     return replace(source, tree={key: child for key, child in tree.items() if key != DOCUMENT})
 
 
-def _lines(tree: Tree, action: Action, how: str = "") -> list[Entry]:
-    found = ((leaf_name(k), leaf.nbytes if isinstance(leaf, Array) else 0) for k, leaf in leaves(tree) if k)
+def _lines(there: Iterable[tuple[tuple[Key, ...], Any]], action: Action, how: str = "") -> list[Entry]:
+    found = ((leaf_name(k), leaf.nbytes if isinstance(leaf, Array) else 0) for k, leaf in there if k)
     return [Entry(name, action, "" if how else name, how, size) for name, size in found]
 
 
-def _params(opened: Source, family: str) -> tuple[Tree, Tree]:
-    """Return the parameters of a tree, and all else."""
+def _params(opened: Source, family: str) -> tuple[Tree, list[tuple[tuple[Key, ...], Any]]]:
+    """Return the parameters of a tree, and the leaves of all else with their keys."""
     tree = opened.tree
     if family == "jax":
         if not isinstance(tree, dict) or "params" not in tree:
             raise CheckpointError(f"{opened.path} has no params")
-        return {"params": tree["params"]}, {key: child for key, child in tree.items() if key != "params"}
+        return {"params": tree["params"]}, [(keys, leaf) for keys, leaf in leaves(tree) if keys[:1] != ("params",)]
     state = read_torch_state(tree, alone=True)
     kept = {state.spelled[name]: array for name, array in state.model.items()}
-    return kept, without(tree, state.model_at) if state.model_at else {}
+    own = {(*state.model_at, name) for name in kept}
+    return kept, [(keys, leaf) for keys, leaf in leaves(tree) if keys not in own]
 
 
 def _require_whole(source: Path) -> bool:

@@ -13,7 +13,9 @@ from parity.formats import Key, Opaque, Tree, leaf_name
 __all__ = ["require_resets", "without_objects"]
 
 
-def without_objects(tree: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger: Ledger) -> Tree:
+def without_objects(
+    tree: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger: Ledger, *, all_of: bool = True
+) -> Tree:
     """Return a tree without objects that only code could rebuild: refused in the ledger, or left out on request.
 
     Args:
@@ -21,30 +23,33 @@ def without_objects(tree: Tree, keys: tuple[Key, ...], reset: Collection[str], l
         keys: Keys on the way to it.
         reset: Leaves and components that may be left out.
         ledger: Takes a line for each object.
+        all_of: Whether the others are refused too; else they stay.
     """
     if isinstance(tree, dict) and not isinstance(tree, Counter):
         return {
-            key: without_objects(child, (*keys, key), reset, ledger)
+            key: without_objects(child, (*keys, key), reset, ledger, all_of=all_of)
             for key, child in tree.items()
-            if not _is_lost(child, (*keys, key), reset, ledger)
+            if not _is_lost(child, (*keys, key), reset, ledger, all_of)
         }
     if isinstance(tree, list | tuple):
         made = [
             None
-            if _is_lost(child, (*keys, at), reset, ledger)
-            else without_objects(child, (*keys, at), reset, ledger)
+            if _is_lost(child, (*keys, at), reset, ledger, all_of)
+            else without_objects(child, (*keys, at), reset, ledger, all_of=all_of)
             for at, child in enumerate(tree)
         ]
         return made if isinstance(tree, list) else tuple(made)
     return tree
 
 
-def _is_lost(value: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger: Ledger) -> bool:
+def _is_lost(value: Tree, keys: tuple[Key, ...], reset: Collection[str], ledger: Ledger, all_of: bool) -> bool:
     if not isinstance(value, Opaque):
         return False
     name, why = leaf_name(keys), f"an object of {value.name}, which only its code could rebuild"
     if name in reset or component_of_key(str(keys[0])) in reset:
         ledger.add(name, "reset", how=f"left out on request: {why}")
+    elif not all_of:
+        return False
     else:
         ledger.add(name, "refused", how=f"{why}; --reset {name} leaves it out")
     return True

@@ -116,7 +116,7 @@ def optimizer_tree(
     if chosen == "parity":
         out.position, out.position_at = count if position is None else position, COUNT
         out.tree = {"count": _int32(out.position), "slots": slots}
-        _lay_steps(part, placements, out, order)
+        _lay_steps(part, model, placements, out, order)
         return out
     head: dict[str, Any] = {"trace": slots["momentum"]} if part.kind.name == "SGD" and slots else {}
     if part.kind.name in _OPTAX:
@@ -224,7 +224,7 @@ def _slot_tree(
     done = set()
     for name in numbers:
         placement = placements[name]
-        if placement.source in done or not values:
+        if placement.source in done:
             continue
         done.add(placement.source)
         members = [member for member in placement.source if member in numbers]
@@ -262,17 +262,34 @@ def _start(
     if isinstance(value, str):
         group = next((g for g in part.groups if numbers.get(name) in g.get("params", ())), part.groups[0])
         value = float(group.get(value, 0.0))
-    return Zeros(slot_shape(slot, model[name].shape), model[name].dtype, value)
+    dtype = _scalar_dtype(part, model) if slot.form == "scalar" else model[name].dtype
+    return Zeros(slot_shape(slot, model[name].shape), dtype, value)
+
+
+def _scalar_dtype(part: OptimizerPart, model: Mapping[str, Array]) -> np.dtype[Any]:
+    """Return the type of counts and of other numbers of a parameter: PyTorch's default when they were made.
+
+    Before the first update, and in classes that count nothing, nothing says it: JAX has float64 where it has
+    parameters in float64.
+    """
+    for entry in part.state.values():
+        if isinstance(count := entry.get("step"), Array):
+            return count.dtype
+    wide = any(model[name].dtype == np.float64 for name in part.names.values())
+    return np.dtype(np.float64 if wide else np.float32)
 
 
 def _lay_steps(
-    part: OptimizerPart, placements: Mapping[str, RulePlacement], out: OptimizerTree, order: Sequence[str]
+    part: OptimizerPart,
+    model: Mapping[str, Array],
+    placements: Mapping[str, RulePlacement],
+    out: OptimizerTree,
+    order: Sequence[str],
 ) -> None:
     """Put the counts of the parameters into one vector, in the order of JAX's leaves; 0 before the first update."""
     steps, numbers = _steps(part), {name: number for number, name in part.names.items()}
     places = {path: at for at, path in enumerate(order)}
-    counts = [entry["step"] for entry in part.state.values() if isinstance(entry.get("step"), Array)]
-    vector = np.zeros(len(order), counts[0].dtype if counts else np.float32)
+    vector = np.zeros(len(order), _scalar_dtype(part, model))
     for name, number in numbers.items():
         placement, entry = placements[name], part.state.get(number, {})
         own = {steps.get(member, 0) for member in placement.source if member in numbers}

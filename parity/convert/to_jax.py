@@ -258,7 +258,9 @@ class _Forward:
             if one.component in (None, "parameters", "averaged parameters", OPTIMIZER) and any(
                 keys[: len(one.keys)] == one.keys for keys in own
             ):
-                kept.setdefault(one.component or "", []).append(leaf_name(one.keys))
+                whole = one.keys != self.state.model_at and one.keys not in self.state.others
+                extra = sorted(leaf_name(keys) for keys in own if keys[: len(one.keys)] == one.keys)
+                kept.setdefault(one.component or "", []).extend([leaf_name(one.keys)] if whole else extra)
         for name in kept.pop(OPTIMIZER, []):
             self.ledger.notes.append(
                 f"{name} is no state_dict of torch.optim (state and param_groups): JAX gets none from it, and "

@@ -6,12 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parity.convert.branches import MOST_AROUND, arrays_beside, branches, is_optimizer, is_state_dict, node_at
+from parity.convert.branches import (
+    MOST_AROUND,
+    arrays_beside,
+    arrays_of,
+    branches,
+    is_optimizer,
+    is_state_dict,
+    node_at,
+)
 from parity.convert.components import component_of_key
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError, ParityError
-from parity.formats import Array, Key, Tree, leaf_name
+from parity.formats import Array, Key, Opaque, Tree, leaf_name
 from parity.state import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slot_shape
 
 __all__ = ["OptimizerPart", "TorchState", "read_torch_state"]
@@ -81,8 +89,9 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
     plain = {name: model[spelling] for name, spelling in spelled.items()}
     others: dict[tuple[Key, ...], dict[str, Array]] = {}
     for one in branches(tree) if at else ():
-        if one.keys != at and is_state_dict(one.value) and {plain_name(name) for name in one.value} <= set(plain):
-            others[one.keys] = {plain_name(name): array for name, array in one.value.items()}
+        arrays = arrays_of(one.value) if one.keys != at and is_state_dict(one.value) else {}
+        if arrays and {plain_name(name) for name in arrays} <= set(plain):
+            others[one.keys] = {plain_name(name): array for name, array in arrays.items()}
     found = None if alone else _find_optimizer(tree, at, plain, known)
     naming = replace(known or Naming(), elsewhere=_elsewhere(tree, at, others))
     optimizer = None if found is None else _read_optimizer(*found, plain, naming)
@@ -93,15 +102,16 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
     if not isinstance(tree, dict):
         raise CheckpointError("the checkpoint is no dict, so nothing in it is known to be a model")
     if is_state_dict(tree):
-        return (), tree
+        return (), arrays_of(tree)
     found = [
         (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and is_state_dict(child)
     ]
     if not found:
+        _require_arrays(tree)
         nested = list(_state_dicts_below(tree, ()))
         if len(nested) == 1:
             keys = nested[0][0]
-            if beside := arrays_beside(tree, keys):
+            if beside := arrays_beside(tree, keys) or _arrays_of_models(tree, keys):
                 raise CheckpointError(
                     f"{leaf_name(keys)} is the only state dict, and {leaf_name(beside[0])} beside it may be a "
                     f"parameter too; to convert it alone: {_keys_hint(tree, [keys], known)}"
@@ -125,7 +135,42 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
         raise CheckpointError(
             f"expected one state dict of a model by a customary name (model, state_dict), found {have}{hint}"
         )
-    return found[0], tree[found[0][0]]
+    return found[0], arrays_of(tree[found[0][0]])
+
+
+def _require_arrays(tree: Mapping[Key, Any]) -> None:
+    """Refuse what is called a model and has arrays, and among them what is none: another part would be the model.
+
+    Raises:
+        CheckpointError: There is one; it is named.
+    """
+    for key, child in tree.items():
+        if not isinstance(child, dict) or component_of_key(str(key)) != "parameters":
+            continue
+        if not any(isinstance(leaf, Array) for leaf in child.values()):
+            continue
+        for name, leaf in child.items():
+            where = leaf_name((key, name))
+            if isinstance(leaf, Opaque):
+                raise CheckpointError(
+                    f"{key} is no state dict of arrays alone: {where} is an {leaf}, which only its code could "
+                    f"rebuild; --reset {where} leaves it out"
+                )
+            if not isinstance(leaf, Array | dict | list | tuple):
+                raise CheckpointError(
+                    f"{key} is no state dict of arrays alone: {where} is {leaf!r:.60}; save it beside {key}"
+                )
+
+
+def _arrays_of_models(tree: Mapping[Key, Any], keys: tuple[Key, ...]) -> list[tuple[Key, ...]]:
+    """Return the arrays right below what is called a model and is none, other than what leads to some keys."""
+    return [
+        (key, name)
+        for key, child in tree.items()
+        if key != keys[0] and isinstance(child, dict) and component_of_key(str(key)) == "parameters"
+        for name, leaf in child.items()
+        if isinstance(leaf, Array)
+    ]
 
 
 def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tuple[Key, ...], Mapping[str, Array]]]:
@@ -133,10 +178,10 @@ def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tupl
     if len(keys) > MOST_AROUND or not isinstance(tree, dict) or set(tree) == {"state", "param_groups"}:
         return
     for key, child in tree.items():
-        if is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in child.items()):
+        if is_state_dict(child) and any(not is_buffer(name, leaf) for name, leaf in arrays_of(child).items()):
             component = component_of_key(str((*keys, key)[0]))
             if component in (None, "parameters"):
-                yield (*keys, key), child
+                yield (*keys, key), arrays_of(child)
         else:
             yield from _state_dicts_below(child, (*keys, key))
 
@@ -145,7 +190,7 @@ def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...],
     """Return a key of parameters beside the model, such as those of a loss; empty if there are none."""
     for one in branches(tree) if at else ():
         known = one.keys == at or one.keys in others or one.component is not None or not is_state_dict(one.value)
-        if not known and any(not is_buffer(name, leaf) for name, leaf in one.value.items()):
+        if not known and any(not is_buffer(name, leaf) for name, leaf in arrays_of(one.value).items()):
             return leaf_name(one.keys)
     return ""
 

@@ -112,6 +112,8 @@ class ReadOtherwise:
         self.scalars = self.arrays = self.keys = self.attributes = 0
         self.classes: Counter[str] = Counter()
         """Subclasses of tensors whose elements are read, and how many."""
+        self.values: Counter[str] = Counter()
+        """What is read as something plainer, as a phrase, and how many."""
 
     def calls(self) -> Mapping[str, Callable[..., Any]]:
         """Return NumPy's calls, which are counted."""
@@ -132,6 +134,7 @@ class ReadOtherwise:
             found.append(f"{self.arrays:,} arrays of NumPy are read as tensors")
         if found:
             said.append(f"{' and '.join(found)}: torch.load with weights_only=True takes no others")
+        said += [f"{count:,} {kind}" for kind, count in self.values.items()]
         if self.keys:
             said.append(f"{self.keys:,} keys that are neither text nor integers are read as text, such as '(0, 1)'")
         if self.attributes:

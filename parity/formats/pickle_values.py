@@ -10,7 +10,10 @@ from typing import Any
 __all__ = ["Completed", "Global", "Made", "Outside", "as_dict", "fill"]
 
 MOST_KEY = 16
-"""Most parts of a key that is a tuple."""
+"""Most values in a key that is a tuple or an object, those in others counted too."""
+
+LONGEST_PART = 4096
+"""Most characters of a text in such a key."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +66,45 @@ def as_dict(pairs: Any = ()) -> dict[Any, Any]:
 
 
 def _as_key(key: Any) -> str | int:
-    """Return a key of a tree: text and integers as they are, others as text.
+    """Return a key of a tree: text and integers as they are, others as text, such as `mine.Color(1)` of an enum.
 
     Raises:
         ValueError: It is a container of more than a few values: their text, or hash, might never end.
     """
     if type(key) is str or (isinstance(key, str | int) and type(key) is not bool):
         return key
-    if isinstance(key, tuple):
-        if len(key) > MOST_KEY or any(isinstance(part, dict | list | tuple | Made) for part in key):
-            raise ValueError("a key is a container of containers")
-        return str(tuple(part.name if isinstance(part, Global) else part for part in key))
-    if isinstance(key, dict | list | Made):
+    if isinstance(key, dict | list):
         raise ValueError(f"a key is a {type(key).__name__}")
+    if isinstance(key, tuple | Made):
+        return _of_parts(key, [MOST_KEY])
     return str(key.name if isinstance(key, Global) else key)
+
+
+def _of_parts(key: tuple[Any, ...] | Made, left: list[int]) -> str:
+    """Return the text of a tuple or an object; `left` counts down how many values it may still have."""
+    if not isinstance(key, Made):
+        texts = [_part(item, left) for item in key]
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+    items = key.content
+    if key.name.rpartition(".")[2] != "frozenset":
+        return f"{key.name}({', '.join(_part(item, left) for item in items)})"
+    inner = items[0] if len(items) == 1 and isinstance(items[0], list) else items
+    return f"{key.name}({', '.join(sorted(_part(item, left) for item in inner))})"  # its order is that of hashes
+
+
+def _part(value: Any, left: list[int]) -> str:
+    left[0] -= 1
+    if left[0] < 0 or (isinstance(value, str | bytes | bytearray) and len(value) > LONGEST_PART):
+        raise ValueError("a key has more in it than a few values")
+    if isinstance(value, Global):
+        return repr(value.name)
+    if isinstance(value, tuple | Made):
+        return _of_parts(value, left)
+    if isinstance(value, list):
+        return f"[{', '.join(_part(one, left) for one in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_part(name, left)}: {_part(one, left)}' for name, one in value.items())}}}"
+    return repr(value)
 
 
 def fill(target: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> int:

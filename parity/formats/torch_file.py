@@ -320,8 +320,16 @@ def tensor_calls(otherwise: ReadOtherwise) -> Mapping[str, Function]:
         otherwise.attributes += _has_attributes(state)
         return data
 
+    def counted(name: str, kind: str) -> Function:
+        def call(*args: Any) -> Any:
+            otherwise.values[kind] += 1
+            return CALLS[name](*args)
+
+        return call
+
     own: dict[str, Function] = {"torch._tensor._rebuild_from_type_v2": from_type}
     own["torch._utils._rebuild_parameter_with_state"] = parameter
+    own |= {name: counted(name, kind) for name, kind in _PLAINER.items()}
     return {**CALLS, **otherwise.calls(), **own}
 
 
@@ -333,5 +341,17 @@ def _has_attributes(state: Any) -> bool:
 
 _PLAIN_TENSORS = {f"torch.{name}" for name in ("Tensor", "_tensor.Tensor", "nn.parameter.Parameter")}
 """Classes of tensors without code of their own."""
+
+_PLAINER = {
+    "torch.device": "devices are read as text",
+    "torch.serialization._get_layout": "layouts are read as text",
+    "torch.Size": "sizes (torch.Size) are read as tuples",
+    "pathlib.PosixPath": "paths are read as text",
+    "pathlib._local.PosixPath": "paths are read as text",
+    "collections.defaultdict": "dicts with a default (defaultdict) are read as plain ones",
+    "builtins.bytearray": "byte arrays are read as bytes",
+    "__builtin__.bytearray": "byte arrays are read as bytes",
+}
+"""Calls whose result is plainer than what PyTorch's loader makes of them, and what is said of it."""
 
 _OF_BUFFERS = {"persistent", "_is_buffer"}

@@ -69,7 +69,9 @@ def test_the_workflow_runs_what_everybody_runs_with_the_least_rights():
 
 
 def test_ci_builds_the_site_and_a_warning_is_an_error():
-    assert "make docs\n" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    commands = [line.split("#")[0].split() for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()]
+    made = {word for command in commands if command[:1] == ["make"] for word in command[1:]}
+    assert {"lint", "types", "docs", "test"} <= made
     assert "--fail-on-warning" in recipe("docs")[-1]
 
 

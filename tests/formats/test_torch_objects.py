@@ -1,5 +1,8 @@
 """What a file of `torch.save` may hold beside tensors: bare storages, NumPy's values, keys of each type."""
 
+import datetime
+from collections import OrderedDict, defaultdict
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +147,46 @@ def test_a_single_tensor_is_said_to_have_no_name(tmp_path: Path, capsys: pytest.
     torch.save(torch.ones(3), tmp_path / "a.pt")
     assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 2
     assert "is one array, float32[3], without a name" in capsys.readouterr().err
+
+
+class Color(Enum):
+    RED = 1
+
+
+KEYS: dict[str, Any] = {
+    "enum": {Color.RED: 1},
+    "in a tuple": {(Color.RED, 2): 1},
+    "set": {frozenset([2, 1]): 1},
+    "date": {datetime.date(2020, 1, 1): 1},
+}
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_that_is_an_object_is_read_as_text(tmp_path: Path, name: str, protocol: int) -> None:
+    """It made the whole file unreadable."""
+    torch.save({"model": MODEL, "by": KEYS[name]}, tmp_path / "a.pt", pickle_protocol=protocol)
+    found = open_checkpoint(tmp_path / "a.pt")
+    (key,) = found.tree["by"]
+    assert any(part in key for part in (f"{__name__}.Color(1)", "frozenset(1, 2)", "datetime.date(b"))
+    assert "1 keys that are neither text nor integers are read as text" in " ".join(found.notes)
+
+
+PLAINER: dict[str, tuple[Any, Any]] = {
+    "devices are read as text": (torch.device("cpu"), "cpu"),
+    "paths are read as text": (Path("/runs/a"), "/runs/a"),
+    "sizes (torch.Size) are read as tuples": (torch.Size([2, 3]), (2, 3)),
+    "dicts with a default (defaultdict) are read as plain ones": (defaultdict(list, a=1), {"a": 1}),
+    "byte arrays are read as bytes": (bytearray(b"ab"), b"ab"),
+}
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("said", PLAINER)
+def test_what_is_read_as_something_plainer_is_said(tmp_path: Path, said: str, legacy: bool) -> None:
+    value, plain = PLAINER[said]
+    state = {"model": MODEL, "x": value, "same": OrderedDict(a=1)}
+    torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=not legacy)
+    found = open_checkpoint(tmp_path / "a.pt")
+    assert repr(found.tree["x"]) == repr(plain)
+    assert found.notes == (f"1 {said}",)

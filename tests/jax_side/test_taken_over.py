@@ -5,10 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import torch
 from flax import linen, nnx
 
 import jax_side
+from jax_side.optim import by_name
+from parity.cli import main
 from parity.errors import CheckpointError
+from parity.state import OPTIMIZERS
 
 TX = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.linear_schedule(1e-2, 0.0, 9)))
 
@@ -144,3 +148,43 @@ def test_a_flipped_bit_is_never_taken_over(tmp_path):
     with pytest.raises(CheckpointError, match=r"is not what was sealed|cannot be read"):
         jax_side.take_over(tmp_path / "run", model)
     assert equal(model, Net(nnx.Rngs(0)))
+
+
+STARTS = {"SGD": {"momentum": 0.9}, "RMSprop": {"momentum": 0.9, "centered": True}, "Adam": {"amsgrad": True}}
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("kind", [kind for kind in OPTIMIZERS if OPTIMIZERS[kind].in_torch])
+def test_a_state_of_before_the_first_step_has_every_slot(tmp_path, monkeypatch, kind, wide):
+    """Slots that no parameter has yet were left out, and the state fitted no optimizer."""
+    monkeypatch.setattr(torch, "get_default_dtype", lambda: dtype)  # of what Adagrad counts from the start
+    dtype = torch.float64 if wide else torch.float32
+    net = torch.nn.Linear(3, 2, bias=False, dtype=dtype)
+    optimizer = getattr(torch.optim, kind)(net.parameters(), lr=0.01, **STARTS.get(kind, {}))
+    torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "step": 0}, tmp_path / "a.pt")
+    words = ["convert", str(tmp_path / "a.pt"), str(tmp_path / "run"), "--to", "orbax", "--optimizer", "parity"]
+    assert main([*words, "--class", kind]) == 0
+    with jax.enable_x64(wide):
+        params = {"weight": jnp.zeros((2, 3), "float64" if wide else "float32")}
+        tx = by_name(kind, {"lr": 0.01, **STARTS.get(kind, {})})
+        found = jax_side.take_over(tmp_path / "run", params, tx.init(params))
+        fresh = tx.init(found.model)
+    assert jax.tree.all(jax.tree.map(np.array_equal, found.optimizer, fresh))
+    assert main(["convert", str(tmp_path / "run"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 0
+    assert repr(torch.load(tmp_path / "b.pt")["optimizer"]) == repr(optimizer.state_dict())
+
+
+def test_numbers_of_a_parameter_have_the_type_in_which_others_have_theirs(tmp_path):
+    """A model in float64 under PyTorch's default of float32, with a parameter that has had no update."""
+    own = [torch.nn.Parameter(torch.ones(n, dtype=torch.float64)) for n in (2, 3)]
+    optimizer = torch.optim.NAdam(own, lr=0.01)
+    own[0].grad = torch.ones(2, dtype=torch.float64)
+    optimizer.step()
+    model = {"a": own[0].detach(), "b": own[1].detach()}
+    torch.save({"model": model, "optimizer": optimizer.state_dict(), "step": 1}, tmp_path / "a.pt")
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "run"), "--to", "orbax"]) == 0
+    with jax.enable_x64(True):
+        params = {"a": jnp.zeros(2, "float64"), "b": jnp.zeros(3, "float64")}
+        like = by_name("NAdam", {"lr": 0.01}, scalar_dtype="float32").init(params)
+        found = jax_side.take_over(tmp_path / "run", params, like)
+    assert found.optimizer.slots["momentum_product"]["b"].tolist() == 1.0

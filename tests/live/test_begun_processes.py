@@ -11,7 +11,7 @@ import parity
 from parity.capture import Leaf
 from parity.checks.judging.further import further
 from parity.checks.judging.process_start import ProcessStart
-from parity.checks.running.decoded import line_leaves
+from parity.checks.running.lines import line_leaves
 
 
 def _add(file: Path, line: str) -> None:

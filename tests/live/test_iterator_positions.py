@@ -101,3 +101,48 @@ def test_the_position_of_a_cycle_is_named() -> None:
         "order.left",
         "at the resume",
     )
+
+
+PASSES: dict[str, Callable[[], Any]] = {
+    "list": lambda: itertools.cycle(ROWS),
+    "tuple": lambda: itertools.cycle(tuple(ROWS)),
+    "text": lambda: itertools.cycle("abcde"),
+    "range": lambda: itertools.cycle(range(5)),
+}
+
+
+@pytest.mark.parametrize("kind", PASSES)
+@pytest.mark.parametrize("given", range(6))
+def test_a_cycle_is_the_same_however_many_passes_it_has_made(kind: str, given: int) -> None:
+    make = PASSES[kind]
+    one, other = repeated(make(), given % 5), repeated(make(), given + 10)
+    assert see(one).leaves == see(other).leaves != see(repeated(make(), given + 1)).leaves
+    assert [next(one) for _ in range(7)] == [next(other) for _ in range(7)]
+
+
+def with_a_mean(*, ahead: int = 0, forgets: bool = False) -> Callable[..., Iterator[int]]:
+    """Return a trainer whose weights come after rates that go round, each by a running mean."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, mean, step, file = np.array([2.0, -1.0]), 0.0, 0, folder / "state.pkl"
+        if file.exists():
+            w, step, kept = pickle.loads(file.read_bytes())
+            mean = 0.0 if forgets else kept
+        rates = repeated(itertools.cycle([1.0, 2.0, 3.0]), step % 3 + ahead * bool(step))
+        while step < steps:
+            yield step
+            mean = 0.9 * mean + 0.1 * float(np.abs(w).sum())
+            w = w - 0.01 * next(rates) * w / (1 + mean)
+            step += 1
+            file.write_bytes(pickle.dumps((w, step, mean)))
+
+    return train
+
+
+def test_a_cycle_that_was_brought_to_its_place_is_not_named_for_what_was_lost() -> None:
+    def judged(train: Callable[..., Iterator[int]]) -> Any:
+        return parity.resumes(train, steps=14, stop_at=10, mode="inline", scenarios="kill")
+
+    assert judged(with_a_mean()).verdict == "holds"
+    assert [one.path for one in judged(with_a_mean(forgets=True)).suspects][:1] == ["mean"]
+    assert judged(with_a_mean(ahead=1)).suspects[0].path == "rates.left"

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import parity
-from parity.checks.running.decoded import contents, line_leaves
+from parity.checks.running.decoded import contents
+from parity.checks.running.lines import line_leaves
 from parity.errors import SpecError
 
 

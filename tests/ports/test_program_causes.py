@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
-from parity.contract import OperationEdit
+from parity.checks.programs.operands import operands_of
+from parity.contract import OperationEdit, ProgramOperation
 from torch_side.probes.programs import TorchProgram
 
 _RNG = np.random.default_rng(5)
@@ -539,3 +540,36 @@ def test_both_ends_of_the_edges_are_exchanged_in_each_layer(layers: int) -> None
     said = _of_draws(trainer, port, [[x, edges] for x in _INPUTS])
     assert "the 2 parts as they are here" in said
     assert "in the order [1, 0] there" in said
+
+
+def test_what_is_computed_otherwise_is_told_where_no_change_heals_it() -> None:
+    """The mean of squares for the square of the mean: no change of one operation makes it."""
+
+    def trainer(a: torch.Tensor, b: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        made = torch.tanh(a @ w)[:, 0]
+        return torch.sin(b @ w).mean() + 0.3 * made.square().mean()
+
+    def port(a: jax.Array, b: jax.Array, w: jax.Array) -> jax.Array:
+        made = jnp.tanh(a @ w)[:, 0]
+        return jnp.sin(b @ w).mean() + 0.3 * made.mean() ** 2
+
+    said = _of_draws(trainer, port, _DRAWS)
+    here, _, there = said.partition(" here, ")
+    assert here.startswith("computed otherwise: square, mean over axis 0"), said
+    assert "reduce_sum over axis 0" in there
+
+
+def test_two_programs_that_share_nothing_have_no_place_at_which_they_compute_otherwise() -> None:
+    """The result of any program can be put in place of another's."""
+    said = _of_draws(
+        lambda a, b, w: torch.sin(a @ w + 1.0) ** 3, lambda a, b, w: jnp.exp(-jnp.cos((b @ w) ** 2 - 0.3)), _DRAWS
+    )
+    assert not said
+
+
+def test_a_value_with_numbers_that_are_none_is_left_as_it_is() -> None:
+    """It is equal to nothing, itself included, so that no operation of its line is found to take it."""
+    value = np.array([[1.0, np.nan], [2.0, 3.0]])
+    one = ProgramOperation("add", "mine.py:3", (value, np.ones((2, 2))), (value + 1.0,))
+    said = [change.own for _, change in operands_of([one], [0], [[0]], {})]
+    assert any("axes 0 and 1" in words or "1.0, 1.0" in words for words in said), "the other value is looked at"

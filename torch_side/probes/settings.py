@@ -18,6 +18,9 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "padding_mode": ("zeros", "border", "reflection"),
 }
 
+FURTHEST = 8
+"""Places by which something may be moved otherwise."""
+
 _CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 _CONV_PLACES = ("stride", "padding", "dilation", "groups")
 
@@ -80,6 +83,9 @@ def _assumed(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iter
             places = (shifts,) if isinstance(shifts, int) else tuple(shifts)
             yield "shifts as they are|the other way round", {key: tuple(-one for one in places)}
             yield "shifts as they are|of none", {key: (0,) * len(places)}
+            for other in range(-FURTHEST, FURTHEST + 1) if len(places) == 1 else ():
+                if other not in (0, *places):
+                    yield f"shifts of {places[0]}|{other}", {key: (other,)}
 
 
 def _plain(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

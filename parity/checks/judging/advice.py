@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from parity.checks.judging.evidence import Evidence
+from parity.checks.judging.orders import IN_ORDER_OF
+from parity.checks.judging.ties import ONE_WITH
 from parity.results import Suspect, clipped
 from parity.state import measure_arrays
 
@@ -78,6 +80,14 @@ def advise(evidence: Evidence, among: Sequence[Evidence] = ()) -> str:
         return f"no loss was seen before it: restore what this is written from; if it differs on purpose, {kept}"
     if evidence.when.startswith("otherwise than on"):
         return "ranks that train one model came to hold different values: reduce or broadcast what they decide by"
+    if evidence.expected.startswith(ONE_WITH):
+        return (
+            f"after loading, have {evidence.path} and {evidence.expected.removeprefix(ONE_WITH)} be one object again"
+        )
+    if evidence.got.startswith(ONE_WITH):
+        return f"after loading, have {evidence.path} and {evidence.got.removeprefix(ONE_WITH)} be two objects again"
+    if evidence.expected.startswith(IN_ORDER_OF):
+        return f"load the keys of {evidence.path} in the order in which they were saved"
     if evidence.component == "schedule.lr" and any(one.component == "schedule.step" for one in among):
         return dict(_ADVICE)["schedule.step"]
     for component, advice in _ADVICE:

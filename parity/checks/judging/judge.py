@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from parity.capture import NOT_BEGUN, Leaf, StateSnapshot, root_of
+from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import (
@@ -26,7 +26,13 @@ from parity.checks.judging.evidence import (
     after_resume,
     both_runs,
 )
-from parity.checks.judging.later_steps import done_again, is_cleared_next, is_filled_otherwise, shortened
+from parity.checks.judging.later_steps import (
+    done_again,
+    is_cleared_next,
+    is_filled_otherwise,
+    shortened,
+    written_again,
+)
 from parity.checks.judging.ordering import (
     DATA,
     earliest,
@@ -41,6 +47,8 @@ from parity.checks.judging.ordering import (
 )
 from parity.checks.judging.otherwise import differs_otherwise
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
+from parity.checks.judging.suspicion import with_sources, without_effect_last
+from parity.checks.judging.ties import parted_ties
 from parity.checks.running import Mark, Trace
 
 __all__ = ["align", "judge_resumed", "judge_same", "varying"]
@@ -211,6 +219,9 @@ def _judge_states(
             less = [e for e in less if e.path not in {one.path for one in causes}]
             causes = [*causes, *less] if told else [*less, *causes]
         known = causes if lost else with_data(causes, later, uninterrupted)
+        apart = parted_ties(states, seen.found, seen.first_later)
+        lost = [apart.pop(e.path, e) for e in lost]
+        known = [*apart.values(), *(e for e in known if e.path not in apart)]
         seeds = seeds_of_loaders(lost, seen.settings() + known, uninterrupted)
         otherwise = {e.path for e in known if is_filled_otherwise(e.path, states)}
         found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted, otherwise)
@@ -219,7 +230,7 @@ def _judge_states(
         if modes:
             shown = [e for e in found if e not in lost and e.component not in DATA and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
-        found = _without_effect_last(found, seen)
+        found = with_sources(without_effect_last(found, seen), seen)
         if at > 0 and resumed.entry is not None:
             before = reference.marks[at - 1].snapshot
             out.broken += restored_last(found, later, before, resumed.entry, uninterrupted) + seeds
@@ -265,6 +276,7 @@ def _judge_states(
                 out.bookkeeping.append(item)
         out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
         out.broken += done_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
+        out.written_again = written_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
         others = [e for e in causes if e not in taken and e.path in out.lasting]
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         if all(e.when != after_resume(0) for e in out.earliest):
@@ -287,37 +299,6 @@ def _tells(e: Evidence, seen: Differences) -> bool:
 def _is_set_by_steps(e: Evidence, both: TwoStates) -> bool:
     """Return whether something is of a kind that many loops set where a step begins: a mode, a generator."""
     return e.component == "model.mode" or both.leaf(e.path).role == "stream"
-
-
-def _without_effect_last(found: list[Evidence], seen: Differences) -> list[Evidence]:
-    """Return suspects with those last that were equal again before anything else came to differ, or feed nothing."""
-    use = seen.uninterrupted.use
-    idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
-    both = seen.states[0]
-    ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
-    idle += [e for e in ahead if e not in idle]
-    return [e for e in found if e not in idle] + idle
-
-
-def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
-    """Return whether a variable of a generator is not there yet, which another one of it is: it has not begun."""
-    leaf, right = both.left.leaves.get(path), both.right.leaves
-    owners = tuple(path[: at + 1] for at, letter in enumerate(path) if letter == "." and at)
-    if leaf is None or leaf.role != "position" or not owners:
-        return False
-    if path not in right:
-        return any(p.startswith(owners) and one.role == "position" for p, one in right.items())
-    if path.endswith(".at") and right[path].digest == NOT_BEGUN:
-        return leaf.digest != NOT_BEGUN
-    loops = f"{owners[-1]}for["  # what it iterates over is on its stack as soon as it has begun
-    return any(p.startswith(loops) for p in both.left.leaves) and not any(p.startswith(loops) for p in right)
-
-
-def _is_of_a_skipped_iterator(path: str, both: TwoStates) -> bool:
-    """Return whether a list under an iterator differs that has as many elements left: `iter(batches[offset:])`."""
-    left = f"{path.removesuffix('.of')}.left"
-    one, other = both.left.leaves.get(left), both.right.leaves.get(left)
-    return path.endswith(".of") and one is not None and one.same(other)
 
 
 def _is_set_next(path: str, marks: Sequence[Mark], at: int) -> bool:

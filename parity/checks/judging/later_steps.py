@@ -12,13 +12,23 @@ uninterrupted run leaves alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from parity.checks.judging.evidence import Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.ordering import identifiers, is_taken
 from parity.checks.running import Mark, Trace
 
-__all__ = ["done_again", "is_cleared_next", "is_filled_otherwise", "is_kept_loss", "is_without_effect", "shortened"]
+__all__ = [
+    "done_again",
+    "is_cleared_next",
+    "is_filled_otherwise",
+    "is_kept_loss",
+    "is_made_again",
+    "is_without_effect",
+    "shortened",
+    "written_again",
+]
 
 
 def is_without_effect(path: str, found: Sequence[Sequence[str]], uninterrupted: Uninterrupted) -> bool:
@@ -39,6 +49,28 @@ def is_without_effect(path: str, found: Sequence[Sequence[str]], uninterrupted: 
         if not here.intersection(differ):
             return True
     return False
+
+
+def is_made_again(path: str, states: Sequence[TwoStates]) -> bool:
+    """Return whether an array that waits in a queue was not there after a resume, and came when it was its turn.
+
+    As a batch that a producer has ready: how many it has ready is a matter of when it began. Of a first one the next
+    step has it, of each behind it one step later at most. What was lost for good does not come to be there.
+
+    Args:
+        path: A path that differs at the resume.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+    """
+    leaf, element = states[0].left.leaves.get(path), _ELEMENT.search(path)
+    if leaf is None or element is None or leaf.role not in ("array", "position") or "[" not in leaf.kind:
+        return False
+    if path in states[0].right.leaves:
+        return False
+    until = int(element[1]) + 2
+    return any(leaf.same(one) for both in states[1:until] for one in both.right.leaves.values())
+
+
+_ELEMENT = re.compile(r"\[(\d+)\][^\[]*$")
 
 
 def is_kept_loss(path: str, both: TwoStates, equal: Sequence[Sequence[str]]) -> bool:
@@ -148,6 +180,40 @@ def done_again(
             flags.append(flag)
             shown += [one for one in done if one not in shown]
     return flags + shown
+
+
+def written_again(
+    reference: Trace,
+    start: int,
+    resumed: Trace,
+    states: Sequence[TwoStates],
+    found: Sequence[Sequence[str]],
+    uninterrupted: Uninterrupted,
+) -> list[tuple[Evidence, frozenset[str]]]:
+    """Return what a later step set anew as it was, with the files that this step wrote and had left alone before.
+
+    As a set of what has been exported. A file that is written again need not be another one: that it is tells whether
+    anything was lost, and then it is named after what its writing followed from. Arguments as of `done_again`.
+    """
+    marks, out = reference.marks, list[tuple[Evidence, frozenset[str]]]()
+    last, holders = min(len(marks) - start, len(resumed.marks)), set[str]()
+    for path in sorted(found[0]):
+        leaf = states[0].left.leaves.get(path)
+        holder = path[: path.rfind("[")] if path.endswith("]") else path
+        if leaf is None or leaf.role != "scalar" or states[0].is_dead(path) or holder in holders:
+            continue
+        at = next((index for index, differ in enumerate(found) if path not in differ), 0)
+        first = [mark.snapshot.leaves.get(path) for mark in marks[:2]]
+        by_each = first[1] is not None and not first[1].same(first[0])
+        stays = all(leaf.same(both.left.leaves.get(path)) for both in states[: at + 1])
+        if by_each or not stays or not 0 < at < last:
+            continue
+        flag = states[0].evidence(path, after_resume(0))
+        alone = (set(resumed.marks[at].saved) - set(marks[start + at].saved)) & set(reference.names)
+        if alone and is_taken(flag._replace(path=holder), uninterrupted):
+            out.append((flag, frozenset(alone)))
+            holders.add(holder)
+    return out
 
 
 def _done(

@@ -1,7 +1,8 @@
 """What differs at a resume in a way that mostly means nothing, where nothing else that differs can be the cause.
 
-A constant that is off by the steps done mostly tells where a process began, and a list in the place of a tuple is
-what JSON makes of one. If training comes to differ and nothing else was another at the resume, a step took them.
+A constant that is off by the steps done mostly tells where a process began, a list in the place of a tuple is what
+JSON makes of one, and keys come back sorted from many a file. If training comes to differ and nothing else was
+another at the resume, a step took them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from parity.checks.judging.counting import is_setting
 from parity.checks.judging.evidence import Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.ordering import is_taken
+from parity.checks.judging.orders import lost_orders
 
 __all__ = ["differs_otherwise"]
 
@@ -33,4 +35,4 @@ def differs_otherwise(
             e = both.evidence(f"{path}.len", after_resume(0))
             sides = ("tuple", "another sequence") if path in both.left.tuples else ("another sequence", "tuple")
             out.append(e._replace(path=path, expected=sides[0], got=sides[1]))
-    return [e for e in out if is_taken(e, uninterrupted)]
+    return [e for e in [*out, *lost_orders(states, found, uninterrupted)] if is_taken(e, uninterrupted)]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parity.capture import Leaf
-from parity.checks.judging.evidence import NONE
+from parity.checks.judging.evidence import NONE, Uninterrupted
+from parity.checks.judging.set_at_start import SetAtStart, set_at_start
 from parity.checks.running import Trace, without_digits
 
 __all__ = ["ProcessStart", "begun_of"]
@@ -47,6 +48,8 @@ class ProcessStart:
     """Whether a flag that steps set is otherwise at the end of the resumed run, too."""
     made: frozenset[str] = frozenset()
     """Files that this or an earlier resumed process wrote before its first mark, and the uninterrupted one never."""
+    counted: SetAtStart = field(default_factory=SetAtStart)
+    """What the beginning of each process alone sets, such as its number."""
 
     def tells(self, name: str, leaf: Leaf, other: Leaf | None, start: int) -> bool:
         """Return whether a value says where a process began: nothing in a run that nothing stopped, else the step.
@@ -60,6 +63,8 @@ class ProcessStart:
             start: Completed steps at the resume.
         """
         if name in self.at_start and leaf.role in ("scalar", "record") and not leaf.kind.startswith("file["):
+            return True
+        if self.counted.has(leaf, other):
             return True
         if other is None or leaf.digest not in _NOTHING:
             return False
@@ -115,13 +120,16 @@ def _last(path: str) -> str:
     return path[max(path.rfind("["), path.rfind("."), path.rfind(" ") + 1) :]
 
 
-def begun_of(reference: Trace, resumed: Trace, before: Sequence[Trace] = ()) -> ProcessStart:
+def begun_of(
+    reference: Trace, resumed: Trace, before: Sequence[Trace] = (), uninterrupted: Uninterrupted | None = None
+) -> ProcessStart:
     """Return how an uninterrupted run and a resumed one began.
 
     Args:
         reference: The uninterrupted run.
         resumed: The run of the process that resumed.
         before: The processes that were killed before it.
+        uninterrupted: What equal runs say; by default nothing is known of what steps set.
     """
     if not resumed.marks:
         return ProcessStart()
@@ -146,6 +154,9 @@ def begun_of(reference: Trace, resumed: Trace, before: Sequence[Trace] = ()) -> 
         ),
         families=frozenset(map(without_digits, reference.marks[0].saved)),
         made=frozenset(first.saved).union(*(one.at_start for one in before)) - reference.names,
+        counted=SetAtStart()
+        if uninterrupted is None
+        else set_at_start(reference.marks, resumed.marks, len(before), uninterrupted),
     )
 
 

@@ -131,6 +131,18 @@ class Use:
         ]
         return value in found and "" not in found
 
+    def made_before(self, name: str, other: str) -> bool:
+        """Return whether the function with the marks sets a name from another outside its loops: orders suspects.
+
+        As `rest = set(range(60)) - set(taken)`. What a loop sets follows from steps, and either may be the cause.
+
+        Args:
+            name: The last name of a path.
+            other: That of what it may have been made from.
+        """
+        file, line = self.marking
+        return (name, other) in _made_before(file, line) if file else False
+
     def sets(self, name: str) -> bool:
         """Return whether a function sets an attribute or key of this name: orders suspects."""
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _setting(file))
@@ -160,6 +172,20 @@ def _assigned_in_loops(file: str) -> dict[str, list[tuple[int, str]]]:
                 for name in names_in(one) if isinstance(one, ast.Tuple) else _last_name(one):
                     found.setdefault(name, []).append((line, shown))
     return found
+
+
+@functools.lru_cache(maxsize=64)
+def _made_before(file: str, line: int) -> frozenset[tuple[str, str]]:
+    """Return which names a function sets outside its loops, each with every other name that the value is made of."""
+    found: set[tuple[str, str]] = set()
+    tree = source_tree(file)
+    loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While)]
+    inside = {part for one in loops for part in ast.walk(one)}
+    for node, of in by_function(tree):
+        if of == line and node not in inside:
+            pairs = ((name, names_in(value)) for target, value in _assignments(node) for name in _last_name(target))
+            found.update((name, one) for name, names in pairs if name not in names for one in names)
+    return frozenset(found)
 
 
 def _last_name(target: ast.expr) -> list[str]:

@@ -2,9 +2,10 @@
 
 Behind a fault nothing tells which of several leaves of one shape is which: the two biases of a recurrent cell, or
 its weights where both sides of it are as wide. Names and the order of calls give a map to begin with; each exchange
-of two such leaves is measured, and kept where outputs and gradients come nearer. Where they stay as far apart, as do
-those of two biases that one model adds up, that order is kept in which other leaves of the module lie. The map that
-is left is a likely one: what is said under it is proven by values, and a wrong one makes nothing equal.
+of two such leaves is measured, and kept where fewer operations of both make what the other has not or, where as many
+do, where outputs and gradients come nearer. Where they stay as far apart, as do those of two biases that one model
+adds up, that order is kept in which other leaves of the module lie. The map that is left is a likely one: what is
+said under it is proven by values, and a wrong one makes nothing equal.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from parity.checks.models.pieces import ExtentsKey, turns
 from parity.checks.models.proposal import Matched
 from parity.checks.models.quiet import likely_turn
 from parity.checks.models.subjects import Subjects, own_values, values_of
+from parity.checks.programs import candidates_of
 from parity.errors import SpecError
 from parity.mapping import LeafRule
 
@@ -51,14 +53,14 @@ def nearer_rules(subjects: Subjects, found: ModelMap) -> list[LeafRule] | None:
     sure, unsure = list(matched.sure), [one for one, _ in matched.unsure]
     end = time.process_time() + SECONDS
     try:
-        best = _distance(subjects, matched, [*sure, *unsure]), -_order(subjects, [*sure, *unsure])
+        best = _measured(subjects, matched, [*sure, *unsure])
         for _ in range(2):  # an exchange may show only after another one
             before = best
             for tried in _exchanged(sure, unsure):
                 if time.process_time() > end:
                     break
-                now = _distance(subjects, matched, [*sure, *tried]), -_order(subjects, [*sure, *tried])
-                if now[0] < NEARER * best[0] or (now[0] * NEARER <= best[0] and now[1] < best[1]):
+                now = _measured(subjects, matched, [*sure, *tried])
+                if _is_nearer(now, best):
                     best, unsure[:] = now, tried
             if best == before:
                 break
@@ -92,6 +94,28 @@ def _exchanged(sure: Sequence[Alike], unsure: list[Alike]) -> Iterator[list[Alik
             now = unsure[at]
             if turn != now.axes and turn in turns(now.first.index.shape, now.second.index.shape):
                 yield [replace(now, axes=turn) if place == at else each for place, each in enumerate(unsure)]
+
+
+def _measured(subjects: Subjects, matched: Matched, pairs: Sequence[Alike]) -> tuple[int, float, int]:
+    """Return how many operations part, how far apart outputs and gradients are, and how unlike leaves are ordered."""
+    return _parted(subjects, matched, pairs), _distance(subjects, matched, pairs), -_order(subjects, pairs)
+
+
+def _is_nearer(now: tuple[int, float, int], best: tuple[int, float, int]) -> bool:
+    if now[0] != best[0]:
+        return now[0] < best[0]
+    return now[1] < NEARER * best[1] or (now[1] * NEARER <= best[1] and now[2] < best[2])
+
+
+def _parted(subjects: Subjects, matched: Matched, pairs: Sequence[Alike]) -> int:
+    """Return how many operations of both models make what the other has not; 0 where they are not looked at."""
+    own = own_values(sorted(pairs, key=lambda one: (one.first.leaf, one.first.number)), SEED)
+    sides = zip(subjects.both, (matched.first, matched.second), own, strict=True)
+    traced = [model.trace(values_of(model, pieces, some, SEED), inputs) for (model, inputs), pieces, some in sides]
+    programs = [one.operations for one in traced if one is not None]
+    if len(programs) != 2:
+        return 0
+    return sum(len(candidates_of(*both).parted) for both in (programs, programs[::-1]))
 
 
 def _distance(subjects: Subjects, matched: Matched, pairs: Sequence[Alike]) -> float:

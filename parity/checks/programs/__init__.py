@@ -3,5 +3,6 @@
 from parity.checks.programs.edits import NamedValues
 from parity.checks.programs.explaining import ProgramDifference, explain
 from parity.checks.programs.functions import ACTIVATIONS
+from parity.checks.programs.matching import candidates_of
 
-__all__ = ["ACTIVATIONS", "NamedValues", "ProgramDifference", "explain"]
+__all__ = ["ACTIVATIONS", "NamedValues", "ProgramDifference", "candidates_of", "explain"]

@@ -28,6 +28,7 @@ from parity.checks.programs.exchanges import exchanges_of, moved_scales
 from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
 from parity.checks.programs.operands import operands_of
+from parity.checks.programs.reductions import reductions_of
 from parity.contract import OperationEdit, ProgramOperation
 
 __all__ = ["changes_of", "changes_of_line"]
@@ -60,7 +61,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
         return
     yield from _functions(operations, at)
     yield from _arithmetic(one)
-    yield from _reductions(one)
+    yield from reductions_of(one)
     yield from _joined(one)
     yield from _left_out(one)
     yield from _laid(one)
@@ -151,66 +152,6 @@ def _arithmetic(one: ProgramOperation) -> Iterator[OperationChange]:
             if equal(a @ own_b, y):
                 edit = OperationEdit(after=lambda o, v, s, turn=own_b is b: (v[i] @ (v[j].T if turn else v[j]),))  # type: ignore[misc]
                 yield OperationChange("weight", "as it is", "transposed", 0, edit)
-
-
-_REDUCED: dict[str, Callable[..., Any]] = {
-    "sum": np.sum, "mean": np.mean, "maximum": np.max, "minimum": np.min,
-    "mean of squares": lambda x, axis, **k: np.mean(x * x, axis=axis, **k), "root of the sum of squares":
-    lambda x, axis, **k: np.sqrt(np.sum(x * x, axis=axis, **k)),
-    "first": lambda x, axis, **k: _end(x, axis, 0), "last": lambda x, axis, **k: _end(x, axis, -1),
-}  # fmt: skip
-
-
-def _end(x: FloatNumbers, axes: Sequence[int], place: int) -> FloatNumbers:
-    """Return the first or last values along axes."""
-    for axis in sorted(axes, reverse=True):
-        x = np.asarray(x.take(place, axis))
-    return x
-
-
-def _reductions(one: ProgramOperation) -> Iterator[OperationChange]:
-    """Yield other reductions of an input, or the same over other axes."""
-    y = one.outputs[0]
-    for place, x in enumerate(one.inputs):
-        if x.dtype.kind != "f" or not 1 <= x.ndim <= 5 or x.size <= y.size:
-            continue
-        axes = [c for n in range(1, x.ndim + 1) for c in itertools.combinations(range(x.ndim), n)]
-        with np.errstate(all="ignore"):
-            made = {(word, over): np.asarray(f(x, axis=over)) for word, f in _REDUCED.items() for over in axes}
-        same = {way: value for way, value in made.items() if value.size == y.size}
-        own = [way for way, value in same.items() if equal(value.reshape(y.shape), y)]
-        if not own:
-            continue
-        word, over = own[0]
-        for way in same:
-            if way in own or (way[0] != word and way[1] != over):
-                continue
-            function = _REDUCED[way[0]]
-            edit = OperationEdit(
-                after=lambda o, i, s, f=function, w=way, p=place: (
-                    np.asarray(f(i[p], axis=w[1])).reshape(o[0].shape),
-                )  # type: ignore[misc]
-            )
-            yield OperationChange(
-                "reduction", f"{word} over {_axes(over)}", f"{way[0]} over {_axes(way[1])}", 1, edit
-            )
-        for axis in range(y.ndim):
-            if y.shape[axis] > 1 and word in ("sum", "mean"):
-                whole = edit_of(
-                    lambda y, w=word, a=axis: np.broadcast_to(_REDUCED[w](y, axis=a, keepdims=True), y.shape)
-                )
-                yield OperationChange(
-                    "reduction",
-                    f"{word} over {_axes(over)}",
-                    f"{word} over {_axes(over)}, and over axis {axis} of that",
-                    1,
-                    whole,
-                )
-        return
-
-
-def _axes(axes: Sequence[int]) -> str:
-    return ("axis " if len(axes) == 1 else "axes ") + ", ".join(map(str, axes))
 
 
 def _joined(one: ProgramOperation) -> Iterator[OperationChange]:

@@ -7,6 +7,7 @@ equal at the end is what proves them; which values may be the same ones is only 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.programs.edits import Explanation, NamedValues
+from parity.checks.programs.grafts import ValueGraft, grafted
 from parity.checks.programs.matching import Candidates, KnownValues, candidates_of
-from parity.checks.programs.search import ChangeSearch, searched
+from parity.checks.programs.search import NARROW, STAGES, WIDE, ChangeSearch, searched
 from parity.checks.programs.trials import flat_of
 from parity.contract import TracedProgram
 
@@ -34,6 +36,19 @@ INSIDE_SECONDS = 1.0
 
 PAIR_SECONDS = 16.0
 """Of the processor, for all that looks for several changes."""
+
+GRAFT_SECONDS = 6.0
+"""Of the processor, for the place at which both compute otherwise."""
+
+COMPACT = 16
+"""Operations of both programs up to which the place at which they compute otherwise, where it is one line of each, is
+as good as a cause: changes are looked for there alone, none of the widest kind, and not several."""
+
+FOCUS_SECONDS = 10.0
+"""Of the processor, for all changes of one operation where that place is known."""
+
+LARGEST_GRAFT = 24
+"""Operations of both programs from which such a place tells nothing."""
 
 ALIKE = 0.6
 """Correlation from which two values inside two programs may be the same one, but for what is before them."""
@@ -65,7 +80,7 @@ class ProgramDifference:
 def explain(
     first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None = None,
     names: tuple[NamedValues, NamedValues] = ({}, {}),
-) -> list[ProgramDifference]:  # fmt: skip
+) -> Sequence[ProgramDifference | ValueGraft]:  # fmt: skip
     """Return the changes that make two programs equal, the narrowest first; each is one, or several together.
 
     Args:
@@ -74,25 +89,51 @@ def explain(
         orders: For each output, the order of axes that takes the first's to the second's; None where they are equal.
         names: Of values that each of them is given at the first place, to be told by.
     """
-    if one := _of_one(first, second, orders, names, MOST_SECONDS, SECONDS):
+    graft = grafted(first, second, orders, GRAFT_SECONDS)
+    compact = graft is not None and max(graft.lines) <= 1 and graft.size <= COMPACT
+    focus = graft.parts if graft is not None and compact else None
+    most = FOCUS_SECONDS if compact else MOST_SECONDS
+    if one := _of_one(first, second, orders, names, most, SECONDS, NARROW, focus):
         return [ProgramDifference((each,)) for each in one]
-    return _of_several(first, second, orders, names, time.process_time() + PAIR_SECONDS, MOST_CHANGES)
+    if graft is not None and compact:
+        return [graft]
+    if one := _of_one(first, second, orders, names, SECONDS, SECONDS, WIDE):
+        return [ProgramDifference((each,)) for each in one]
+    ends = time.process_time() + PAIR_SECONDS
+    several = _of_several(first, second, orders, names, ends, MOST_CHANGES)
+    return [*several] or ([graft] if graft is not None and graft.size <= LARGEST_GRAFT else [])
 
 
 def _of_one(
     first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
-    names: tuple[NamedValues, NamedValues], most: float, each: float,
+    names: tuple[NamedValues, NamedValues], most: float, each: float, stages: Sequence[str | int] = STAGES,
+    focus: tuple[Sequence[int], Sequence[int]] | None = None,
 ) -> list[Explanation]:  # fmt: skip
+    """Return the changes of one operation that make two programs equal.
+
+    Args:
+        first: A program, at several places.
+        second: The other.
+        orders: Of the axes of the outputs.
+        names: Of values that both are given.
+        most: Seconds of the processor for all.
+        each: The same for each program and kind of change.
+        stages: Kinds of changes that are tried.
+        focus: Operations of each program of which one is changed, or what goes into it; None for all.
+    """
     searches = []
     for side, (mine, theirs) in enumerate(((first, second), (second, first))):
         if not _same_way(mine):
             continue  # an operation has another place at each draw
-        wanted = np.concatenate([flat_of(one.outputs, orders if side == 1 else None) for one in theirs])
+        wanted = [flat_of(one.outputs, orders if side == 1 else None) for one in theirs]
         candidates = candidates_of(mine[0].operations, theirs[0].operations)
+        if focus is not None:
+            parted = [at for at in candidates.parted if at in focus[side]]
+            candidates = dataclasses.replace(candidates, parted=parted)
         searches.append(
             ChangeSearch(mine, wanted, candidates, orders if side == 0 else None, side, None, names[side])
         )
-    return searched(searches, most, each)
+    return searched(searches, most, each, stages)
 
 
 def _same_way(programs: Sequence[TracedProgram]) -> bool:
@@ -158,7 +199,7 @@ def _parted(mine: Sequence[TracedProgram], theirs: Sequence[TracedProgram]) -> i
 
 def _inside(
     mine: Sequence[TracedProgram], theirs: Sequence[TracedProgram]
-) -> Iterator[tuple[int, NDArray[np.float64], Candidates]]:
+) -> Iterator[tuple[int, list[NDArray[np.float64]], Candidates]]:
     """Yield values inside a program that one inside the other may be, the first ones first.
 
     Yields:
@@ -183,8 +224,7 @@ def _inside(
                 found.append((close, at, order))
         # of values that are nearly the same one, as before and after a sum, the one that is nearest
         for _, at, order in sorted(found, reverse=True)[:1]:
-            wanted = np.concatenate([program.operations[place].outputs[0].transpose(order).ravel()
-                                     for program in theirs])  # fmt: skip
+            wanted = [program.operations[place].outputs[0].transpose(order).ravel() for program in theirs]
             here, before, moved = (
                 [one for one in held if one <= at]
                 for held in (candidates.parted, candidates.before, candidates.moved)

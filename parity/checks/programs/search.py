@@ -17,19 +17,30 @@ from parity.checks.programs.numbers import numbers_of
 from parity.checks.programs.trials import ProgramTrial
 from parity.contract import OperationEdit
 
-__all__ = ["ChangeSearch", "searched"]
+__all__ = ["NARROW", "STAGES", "WIDE", "ChangeSearch", "searched"]
+
+NARROW: tuple[str | int, ...] = ("seen", 0, 1, "numbers", 2)
+"""What is tried first, in this order: changes whose value is seen in the other program, then by their rank."""
+
+WIDE: tuple[str | int, ...] = (3,)
+"""What is tried last: it says least."""
+
+STAGES = (*NARROW, *WIDE)
 
 
-def searched(searches: Sequence[ChangeSearch], most: float, each: float) -> list[Explanation]:
+def searched(
+    searches: Sequence[ChangeSearch], most: float, each: float, stages: Sequence[str | int] = STAGES
+) -> list[Explanation]:
     """Return what searches find, the narrowest changes first: none of a wider kind where a narrower one does as well.
 
     Args:
         searches: Of one program or of two.
         most: Seconds of the processor for all.
         each: Seconds of the processor for each search and kind of change.
+        stages: Kinds of changes, in the order in which they are tried.
     """
     ends = time.process_time() + most
-    for stage in ("seen", 0, 1, "numbers", 2, 3):
+    for stage in stages:
         found: list[Explanation] = []
         for search in searches:
             search.end = min(time.process_time() + each, ends)

@@ -12,7 +12,7 @@ from parity.checks.programs.edits import Explanation, NamedValues, OperationChan
 from parity.checks.programs.matching import Candidates
 from parity.contract import OperationEdit, TracedProgram
 
-__all__ = ["ProgramTrial", "flat_of"]
+__all__ = ["ProgramTrial", "fits_all", "flat_of", "limits_of"]
 
 CLOSE = 1e-10
 """Largest distance, relative to the largest value, that counts as equal."""
@@ -24,12 +24,56 @@ def flat_of(outputs: Sequence[NDArray[np.float64]], orders: Sequence[tuple[int, 
     return np.concatenate([np.asarray(one, np.float64).ravel() for one in turned] or [np.zeros(0)])
 
 
+def limits_of(own: Sequence[NDArray[np.float64]], wanted: Sequence[NDArray[np.float64]]) -> list[float]:
+    """Return the largest distances from what is wanted that count as equal, one of each draw; none where all are.
+
+    Args:
+        own: What a program gives at each draw of leaves and inputs.
+        wanted: What it shall give.
+    """
+    found, parts = [], False
+    for mine, other in zip(own, wanted, strict=True):
+        largest = float(np.abs(other).max(initial=0.0))
+        apart = float(np.abs(mine - other).max(initial=0.0)) if mine.shape == other.shape else 0.0
+        # what parts by rounding alone is equal, and any change that adds no more would explain it
+        parts = parts or apart > 1e-13 * largest
+        near = CLOSE * largest or np.finfo(np.float64).tiny
+        found.append(min(near, 1e-3 * apart) if apart > 1e-13 * largest else near)
+    return found if parts else []
+
+
+def fits_all(
+    programs: Sequence[TracedProgram], edits: Sequence[Mapping[int, OperationEdit]],
+    wanted: Sequence[NDArray[np.float64]], limits: Sequence[float], orders: Sequence[tuple[int, ...]] | None,
+    at: int | None = None,
+) -> bool:  # fmt: skip
+    """Return whether programs give what is wanted with operations changed.
+
+    Args:
+        programs: One at each draw of leaves and inputs.
+        edits: Of each, what is done otherwise.
+        wanted: What each shall give, flat, in units of its limit.
+        limits: Of each the largest distance that counts as equal.
+        orders: Of the axes of each output; None where they are those of what is wanted.
+        at: Place of the operation whose output shall be it; None for what the program gives.
+    """
+    for program, changes, other, limit in zip(programs, edits, wanted, limits, strict=True):
+        with np.errstate(all="ignore"):  # anything may follow from a change
+            made = program.run(changes, at)
+        if made is None:
+            return False
+        flat = flat_of(made, orders) / limit
+        if flat.shape != other.shape or not float(np.abs(flat - other).max(initial=0.0)) <= 1.0:
+            return False
+    return True
+
+
 class ProgramTrial:
     """A program that is tried with changes.
 
     Args:
         mine: The program, at one or several places of its leaves and inputs.
-        wanted: What it shall give at all of them, flat.
+        wanted: What it shall give at each of them, flat.
         candidates: Operations at which changes are tried.
         orders: Of the axes of each output; None where they are those of what is wanted.
         side: Whether it is the first (0) or the second (1) of two.
@@ -38,20 +82,22 @@ class ProgramTrial:
     """
 
     def __init__(
-        self, mine: Sequence[TracedProgram], wanted: NDArray[np.float64], candidates: Candidates,
+        self, mine: Sequence[TracedProgram], wanted: Sequence[NDArray[np.float64]], candidates: Candidates,
         orders: Sequence[tuple[int, ...]] | None, side: int, at: int | None = None, names: NamedValues | None = None,
     ) -> None:  # fmt: skip
-        self.mine, self.wanted, self.orders, self.side, self.at = mine, wanted, orders, side, at
+        self.mine, self.orders, self.side, self.at = mine, orders, side, at
         self.names = names or {}
         self.operations = mine[0].operations
         self.candidates = candidates
         self.parted = candidates.parted
         given = [one.outputs if at is None else one.operations[at].outputs[:1] for one in mine]
-        own = np.concatenate([flat_of(one, orders) for one in given])
-        largest = float(np.abs(wanted).max(initial=0.0))
-        apart = float(np.abs(own - wanted).max(initial=0.0)) if own.shape == wanted.shape else 0.0
-        # what parts by rounding alone is equal, and any change that adds no more would explain it
-        self.limit = min(CLOSE * largest, 1e-3 * apart) if apart > 1e-13 * largest else 0.0
+        limits = limits_of([flat_of(one, orders) for one in given], wanted)
+        self.limit = 1.0 if limits else 0.0
+        """Largest distance that counts as equal, of what is wanted and given in units of each draw; 0 for none."""
+        self.limits = limits or [1.0] * len(wanted)
+        self._wanted = [one / limit for one, limit in zip(wanted, self.limits, strict=True)]
+        self.wanted = np.concatenate(self._wanted)
+        """What it shall give at all draws, each in its unit."""
         self.end = 0.0
 
     def groups(self, at: int, *, whole: bool = True) -> list[list[int]]:
@@ -70,29 +116,20 @@ class ProgramTrial:
         return groups
 
     def run_with(self, edits: dict[int, OperationEdit]) -> NDArray[np.float64] | None:
+        """Return what it gives with some operations changed at all draws, each in its unit; None where it fails."""
         made = []
-        for one in self.mine:
+        for one, limit in zip(self.mine, self.limits, strict=True):
             with np.errstate(all="ignore"):
                 outputs = one.run(edits, self.at)
             if outputs is None:
                 return None
-            made.append(flat_of(outputs, self.orders))
+            made.append(flat_of(outputs, self.orders) / limit)
         whole = np.concatenate(made)
         return whole if whole.shape == self.wanted.shape and np.isfinite(whole).all() else None
 
     def fits(self, edits: dict[int, OperationEdit]) -> bool:
-        begin = 0
-        for one in self.mine:
-            with np.errstate(all="ignore"):  # anything may follow from a change
-                made = one.run(edits, self.at)
-            if made is None:
-                return False
-            flat = flat_of(made, self.orders)
-            wanted = self.wanted[begin : begin + flat.size]
-            begin += flat.size
-            if flat.shape != wanted.shape or not float(np.abs(flat - wanted).max(initial=0.0)) <= self.limit:
-                return False
-        return begin == self.wanted.size
+        """Return whether it gives what is wanted with some operations changed, at all draws."""
+        return fits_all(self.mine, [edits] * len(self.mine), self._wanted, self.limits, self.orders, self.at)
 
     def explanation(self, change: OperationChange, at: int, edits: Mapping[int, OperationEdit]) -> Explanation:
         sides = (change.own, change.other) if self.side == 0 else (change.other, change.own)

@@ -17,11 +17,11 @@ from parity.errors import SpecError
 
 __all__ = ["loss_program_cause", "model_program_cause"]
 
-MODEL_SEEDS = (91, 92)
-"""Draws of the leaves with which two models must be made equal."""
+SCALES = (1.0, 1.0, 0.1, 3.0)
+"""Sizes of the leaves of each draw with which two models or losses must be made equal, each loss on a batch of its
+own. What bounds a value acts at some of them and not at others: what never acts could as well be left out."""
 
-LOSS_STEPS = (0, 1, 2)
-"""Batches with which two losses must be made equal, each at leaves of its own."""
+FEWEST_DRAWS = 2
 
 
 def model_program_cause(pairing: Pairing) -> str:
@@ -32,7 +32,7 @@ def model_program_cause(pairing: Pairing) -> str:
     """
     tell("port: forward, operation by operation")
     subjects = pairing.subjects
-    drawn = [other_values(pairing, seed) for seed in MODEL_SEEDS]
+    drawn = [_drawn(pairing, at) for at in range(len(SCALES))]
     try:
         first = [subjects.first.trace(values, subjects.inputs.first) for values in drawn]
         second = [subjects.second.trace(pairing.over(values), subjects.inputs.second) for values in drawn]
@@ -55,8 +55,8 @@ def loss_program_cause(pairing: Pairing, first: PortTrainer, second: PortTrainer
     shapes = None
     names: tuple[NamedValues, NamedValues] = ({}, {})
     try:
-        for step in LOSS_STEPS:
-            values = other_values(pairing, 91 + step)
+        for step in range(len(SCALES)):
+            values = _drawn(pairing, step)
             batches = first.batch(step), second.batch(step)
             found = [{key: np.shape(one) for key, one in batch.items()} for batch in batches]
             if shapes is not None and found != shapes:
@@ -68,7 +68,14 @@ def loss_program_cause(pairing: Pairing, first: PortTrainer, second: PortTrainer
             programs[1].append(second.probe.trace(pairing.over(values), batches[1]))
     except SpecError:
         return ""
-    return _phrase(*programs, None, names) if len(programs[0]) > 1 else ""
+    return _phrase(*programs, None, names)
+
+
+def _drawn(pairing: Pairing, at: int) -> dict[str, NDArray[np.float64]]:
+    """Return values of the first model's leaves; statistics are of the same size at all draws."""
+    statistics = pairing.subjects.first.statistics
+    values = other_values(pairing, 91 + at)
+    return {leaf: one if leaf in statistics else SCALES[at] * one for leaf, one in values.items()}
 
 
 def _named(values: Mapping[str, NDArray[np.float64]], inputs: Inputs | Mapping[str, Any]) -> dict[str, NDArray[Any]]:
@@ -87,9 +94,22 @@ def _phrase(
     orders: Sequence[tuple[int, ...]] | None, names: tuple[NamedValues, NamedValues],
 ) -> str:  # fmt: skip
     """Return what makes them equal; several changes that do so as alternatives."""
-    here, there = ([one for one in side if one is not None] for side in (first, second))
-    if len(here) != len(first) or len(there) != len(second):
+    if any(one is None for one in (*first, *second)):
         return ""
-    found = explain(here, there, orders, names)
+    both = [(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None and _finite(a, b)]
+    # of large leaves something may go another way, or be no number
+    same = [(a, b) for a, b in both if all(map(_alike, (a, b), both[0]))]
+    if len(same) < FEWEST_DRAWS:
+        return ""
+    found = explain([one for one, _ in same], [one for _, one in same], orders, names)
     tell()
     return ", or ".join(one.text for one in found[:2])
+
+
+def _finite(*programs: TracedProgram) -> bool:
+    return all(np.isfinite(value).all() for one in programs for value in one.outputs)
+
+
+def _alike(first: TracedProgram, second: TracedProgram) -> bool:
+    """Return whether two programs do the same operations."""
+    return [one.kind for one in first.operations] == [one.kind for one in second.operations]

@@ -262,6 +262,9 @@ class Driver:
             causes = [e for e in outcome.differs if e.path in outcome.lasting]
             if not causes and not any(e.component.startswith("checkpoint") for e in outcome.broken):
                 causes = outcome.earliest
+            others = {e.path.partition(":")[0] for e in outcome.broken}
+            again = [e for e, written in outcome.written_again if written & others]
+            causes = again + [e for e in causes if e not in again]
             outcome.broken = causes + [e for e in outcome.broken if e not in causes]
             outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
         return outcome
@@ -285,7 +288,7 @@ class Driver:
         grown = {name for one in (*before[1:], trace) for name in one.appended}
         files = LeftFiles(self.reference, self.root / "reference", grown, self._left, self._lock)
         judge = partial(files.judge, trace, folder, left, extended=scenario.name == "extend")
-        begun = begun_of(self.reference, trace, before)
+        begun = begun_of(self.reference, trace, before, self.uninterrupted)
         again = None if self.envelope is None else files.without_noise(one.folder for one in self.equal_runs)
         found = judge(again, begun)
         looks = killed in self.copies and len(scenario.kills) == 1

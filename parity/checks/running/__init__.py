@@ -5,9 +5,10 @@ Knows no verdict: what a trace means is said in `parity.checks.judging`.
 
 from parity.checks.running.child import tail_of
 from parity.checks.running.containers import is_database
-from parity.checks.running.decoded import CURVES, DIRECTORY, IN_ORDER, LINK, Reader, contents
+from parity.checks.running.decoded import CURVES, DIRECTORY, LINK, Reader, contents
 from parity.checks.running.folder import AtOriginalPath, copy_folder, is_log, list_folder, set_apart
 from parity.checks.running.inline import Train
+from parity.checks.running.lines import IN_ORDER
 from parity.checks.running.loads import INSIDE, Access, Decision, DecisionSite, is_unread
 from parity.checks.running.nudge import Compute, Nudge
 from parity.checks.running.opening import RunMode, open_workdir, runner_of

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from parity.capture import Leaf, Walk, digest_of, without_places
+from parity.capture import Leaf, Walk
 from parity.checks.running.containers import (
     is_curve,
     is_database,
@@ -30,10 +30,11 @@ from parity.checks.running.containers import (
     read_tar,
 )
 from parity.checks.running.folder import hidden, list_folder
+from parity.checks.running.lines import IN_ORDER, in_order, line_leaves, with_signs
 from parity.errors import ParityError
 from parity.storage import digest_range
 
-__all__ = ["CURVES", "DIRECTORY", "IN_ORDER", "LINK", "Reader", "contents", "line_leaves"]
+__all__ = ["CURVES", "DIRECTORY", "LINK", "Reader", "contents"]
 
 Reader = Callable[[Path], Any]
 """Returns what a file or directory holds, or None if it is not of its kind."""
@@ -44,28 +45,14 @@ LINK = "link"
 DIRECTORY = "directory"
 """Kind of a directory with nothing in it."""
 
-IN_ORDER = "all lines in order"
-"""Stands for the lines of a log as they follow one another: by themselves, those that are alike are one."""
-
 MOST_BYTES = 64 << 20
 """Largest file whose content is decoded here; of a larger one that no adapter knows the bytes are compared."""
-MOST_LINES = 50_000
 MANY_IN_FILES = 20_000
 """Elements of a document above which a container of plain values is one leaf: one that differs in equal runs, such as
 a time, would hide the others."""
 
 CURVES = "events of TensorBoard"
 """Stands for all event files of a directory, whose names have times and process numbers: they are one curve."""
-
-_PLAIN = r"[-+]?\b\d+\.?\d*(?:[eE][-+]?\d+)?\b|\b(?:nan|inf)\b"
-# A quantity with its unit directly behind it is one number: `0.16s`, `12ms`, `1m23s`. What has a fraction is no name,
-# whatever letters follow; of a whole number these must be a unit of time or bytes, since `1a` and `2nd` are names.
-_LETTERS = r"(?![eE][-+]?\d)[^\W\d_]+"
-_UNITS = r"(?:[nuµμm]?s|sec|min|h|[kKMGT]?i?B|[kM]?it|[kMG]?Hz)"
-_FRACTION = rf"\d+(?:\.\d+(?:[eE][-+]?\d+)?|[eE][-+]?\d+){_LETTERS}"
-_DURATION = r"(?:\d+h)?\d+m(?:\d+(?:\.\d+)?s)|\d+h\d+m"
-_NUMBER = re.compile(rf"(?<![.\w])[-+]?(?:{_FRACTION}|{_DURATION}|\d+{_UNITS})\b|{_PLAIN}")
-_WHOLE = re.compile(r"[-+]?\d+$")
 
 
 def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> dict[str, Leaf]:
@@ -86,7 +73,7 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         if not folders and not names and path != folder:
             walk.add(f"{path.relative_to(folder)}:", Leaf("scalar", "file", DIRECTORY, ""), lambda: None)
         for link in (path / name for name in sorted(folders) if (path / name).is_symlink()):
-            target = _shown(os.readlink(link), shown)
+            target = with_signs(os.readlink(link), shown)
             walk.add(f"{link.relative_to(folder)}:", Leaf("scalar", "file", LINK, target), lambda: None)
         if path == folder or any(parent in path.parents for parent in read):
             continue
@@ -112,7 +99,7 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             here = line_leaves(found.text, shown, log=name in logs)
             lines |= {f"{name}: {key}": leaf for key, leaf in here.items()}
             if name in logs and here:
-                lines[f"{name}: {IN_ORDER}"] = _in_order(found.text, shown)
+                lines[f"{name}: {IN_ORDER}"] = in_order(found.text, shown)
             if not here:  # that it is there says something all the same
                 walk.add(f"{name}:", Leaf("scalar", "file", "file[0]", ""), lambda: None)
         elif found is None:
@@ -126,60 +113,11 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
     return leaves | lines
 
 
-def _shown(text: str, shown: dict[str, str]) -> str:
-    """Return a text with what stands for texts that differ between equal runs."""
-    for hide, show in shown.items():
-        text = text.replace(hide, show)
-    return without_places(text)
-
-
 class _Text:
     """Marks what was read as text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-
-
-def line_leaves(text: str, shown: dict[str, str], *, log: bool = True) -> dict[str, Leaf]:
-    r"""Return one leaf for each number of each line of a log, and for the lines themselves.
-
-    A line is known by its words and its first whole number, mostly the step: a run that was stopped writes some lines
-    twice, and the last one counts. So runs that write the same lines have equal leaves, however often.
-
-    Args:
-        text: What the file holds.
-        shown: Texts that differ between equal runs, to what stands for them.
-        log: Whether lines come one by one. In a file that is written at once every line counts.
-
-    Example:
-        >>> sorted(line_leaves("step 3 loss 0.5\n", {}))
-        ['step 3 loss #', 'step 3 loss #[0]']
-    """
-    found: dict[str, Leaf] = {}
-    counts: dict[str, int] = {}
-    for line in text.splitlines()[:MOST_LINES]:
-        line = _shown(line, shown)
-        numbers = list(_NUMBER.finditer(line))
-        first = next((at for at, number in enumerate(numbers) if _WHOLE.match(number[0])), None)
-        key, end, rest = "", 0, []
-        for at, number in enumerate(numbers):
-            key += line[end : number.start()] + (number[0] if at == first else "#")
-            rest += [] if at == first else [number[0]]
-            end = number.end()
-        key = (key + line[end:]).strip()
-        if key:
-            if not log and key in found:
-                counts[key] = counts.get(key, 1) + 1
-                key = f"{key} ({counts[key]})"
-            found[key] = Leaf("scalar", "record", "line", key)
-            found |= {f"{key}[{at}]": Leaf("scalar", "record", "number", number) for at, number in enumerate(rest)}
-    return found
-
-
-def _in_order(text: str, shown: dict[str, str]) -> Leaf:
-    """Return the lines of a log without their numbers, but for the first of each, as one leaf."""
-    keys = [next(iter(line_leaves(line, shown)), "") for line in text.splitlines()[:MOST_LINES]]
-    return Leaf("scalar", "record", f"lines[{len(keys)}]", digest_of("\n".join(keys).encode()))
 
 
 def _first(readers: Iterable[Reader], path: Path) -> Any:
@@ -270,6 +208,8 @@ def _unpickled(data: bytes) -> Any:
             return leaf
         if leaf.name.endswith((".set", ".frozenset")) and isinstance(leaf.content, list):
             return Opaque(leaf.name, sorted(leaf.content, key=repr), leaf.hidden)
+        if (objects := _objects_in(leaf.content)) is not None:
+            return map_leaves(objects, without_order)
         return Opaque(leaf.name, map_leaves(leaf.content, without_order), leaf.hidden)
 
     calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
@@ -278,6 +218,19 @@ def _unpickled(data: bytes) -> Any:
             return map_leaves(reader(data, "a file of the run", calls, list), without_order)
         except ParityError:
             continue
+    return None
+
+
+def _objects_in(content: Any) -> Any:
+    """Return what an array of objects holds, without axes the one object; None where a pickle is of anything else.
+
+    Its shape would be one more leaf that differs where a list has one element more.
+    """
+    match content:
+        case [_, (0,), b"b", (int(), (), _, bool(), [held])]:
+            return held
+        case [_, (0,), b"b", (int(), (int(),), _, bool(), list() as held)]:
+            return held
     return None
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from parity.capture import Leaf
-from parity.checks.running.decoded import line_leaves
+from parity.checks.running.lines import line_leaves
 
 __all__ = ["keep_printed"]
 

@@ -220,6 +220,7 @@ def _joined(snapshots: Sequence[StateSnapshot]) -> StateSnapshot:
         losses=_named([one.losses for one in snapshots]),
         probes=_named([one.probes for one in snapshots]),
         tuples={prefix(at) + path for at, one in enumerate(snapshots) for path in one.tuples},
+        orders=_named([one.orders for one in snapshots]),
         samples=_named([one.samples for one in snapshots]),
     )
 

@@ -266,6 +266,7 @@ class TraceWriter:
             seen.losses,
             seen.probes,
             seen.tuples,
+            seen.orders,
             seen.samples,
         )
         self._send(("mark", mark.step, (mark.saved, mark.gone, mark.read), changed, gone, rest))

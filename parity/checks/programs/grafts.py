@@ -1,0 +1,251 @@
+"""The place at which two programs compute otherwise: with a value of the one put into the other all values are equal.
+
+No table of changes is needed for it. Of all values that can be put in place of one another those are told that the
+fewest operations make which the other program has not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.checks.programs.edits import turns_of
+from parity.checks.programs.matching import candidates_of
+from parity.checks.programs.regions import DataFlow
+from parity.checks.programs.trials import fits_all, flat_of, limits_of
+from parity.contract import OperationArrays, OperationEdit, ProgramOperation, TracedProgram
+
+__all__ = ["ValueGraft", "grafted"]
+
+MOST_ORDERS = 6
+"""Orders of axes in which one value is put in place of another."""
+
+MOST_SPOTS = 400
+"""Places of a program at which values are put."""
+
+
+@dataclass(frozen=True)
+class ValueGraft:
+    """What two programs compute otherwise, and nothing else."""
+
+    parts: tuple[tuple[int, ...], tuple[int, ...]]
+    """Of each program the operations that make the value and that the other has not."""
+    sides: tuple[str, str]
+    """What they are, in words; empty where nothing is computed."""
+    lines: tuple[int, int]
+    """How many lines of each program ask for them."""
+
+    @property
+    def size(self) -> int:
+        """Return how many operations are told."""
+        return sum(map(len, self.parts))
+
+    @property
+    def text(self) -> str:
+        """Return it as a phrase."""
+        here, there = self.sides
+        if not here or not there:
+            sides = f"{here} here, not there" if here else f"not here, {there} there"
+            return f"left out: {sides} (without that all values are equal)"
+        return (
+            f"computed otherwise: {here} here, {there} there (with the result of the one in place of the other's "
+            "all values are equal)"
+        )
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """A value of a program, or those of one operation in each turn of its line."""
+
+    at: int
+    """Place of the first operation that makes it."""
+    places: tuple[int, ...]
+    """Of all of them; of a loop that is traced once the same one."""
+    shapes: tuple[tuple[int, ...], ...]
+    kind: str
+    """Of its numbers."""
+    score: int
+    """How many operations make it that the other program has not."""
+    stacked: bool = False
+    """Whether it is the values of all turns of a loop, one after the other."""
+
+    def values(self, program: TracedProgram) -> list[NDArray[np.float64]]:
+        made: list[NDArray[np.float64]] = []
+        for place in dict.fromkeys(self.places):
+            one = program.operations[place]
+            made += _turns(one) if len(self.places) > 1 or self.stacked else [one.outputs[0]]
+        return [np.stack(made)] if self.stacked else made
+
+
+def grafted(
+    first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
+    seconds: float,
+) -> ValueGraft | None:  # fmt: skip
+    """Return the narrowest place at which two programs compute otherwise; None where none was found.
+
+    Args:
+        first: A program, at several places of its leaves and inputs.
+        second: The other at the same places.
+        orders: For each output, the order of axes that takes the first's to the second's; None where they are equal.
+        seconds: Of the processor.
+    """
+    both = (first, second)
+    if any(len({tuple(two.kind for two in one.operations) for one in side}) != 1 for side in both):
+        return None  # an operation has another place at each draw
+    flows = [DataFlow(side[0].operations, candidates_of(side[0].operations, other[0].operations).parted)
+             for side, other in (both, both[::-1])]  # fmt: skip
+    best: ValueGraft | None = None
+    for side in (0, 1):
+        mine, theirs = both[side], both[1 - side]
+        wanted = [flat_of(one.outputs, orders if side == 1 else None) for one in theirs]
+        trial = _Trial(mine, theirs, wanted, orders if side == 0 else None, time.process_time() + seconds / 2)
+        found = trial.narrowest(flows[side], flows[1 - side], best.size if best else 10**6)
+        if found is not None:
+            parts = found if side == 0 else found[::-1]
+            words = [flow.words(part) for flow, part in zip(flows, parts, strict=True)]
+            lines = [flow.lines(part) for flow, part in zip(flows, parts, strict=True)]
+            best = ValueGraft((tuple(parts[0]), tuple(parts[1])), (words[0], words[1]), (lines[0], lines[1]))
+    return best
+
+
+class _Trial:
+    """One program into which values of another are put."""
+
+    def __init__(
+        self, mine: Sequence[TracedProgram], theirs: Sequence[TracedProgram], wanted: Sequence[NDArray[np.float64]],
+        orders: Sequence[tuple[int, ...]] | None, end: float,
+    ) -> None:  # fmt: skip
+        self.mine, self.theirs, self.orders, self.end = mine, theirs, orders, end
+        self.limits = limits_of([flat_of(one.outputs, orders) for one in mine], wanted)
+        self.wanted = [one / limit for one, limit in zip(wanted, self.limits or [1.0] * len(wanted), strict=True)]
+
+    def narrowest(self, here: DataFlow, there: DataFlow, most: int) -> tuple[list[int], list[int]] | None:
+        """Return the operations on both sides that make the values of which one can be put in place of the other.
+
+        Args:
+            here: Of the program into which they are put.
+            there: Of the other.
+            most: Operations from which nothing is narrower than what is known.
+        """
+        if not self.limits:
+            return None
+        spots, others = (_spots(one)[:MOST_SPOTS] for one in (here, there))
+        ways: list[tuple[int, int, int, _Spot, _Spot | None]] = []
+        for number, one in enumerate(spots):
+            ways.append((one.score, number, -1, one, None))
+            ways += [(one.score + two.score, number, at, one, two) for at, two in enumerate(others) if _fit(one, two)]
+        for score, _, _, one, two in sorted(ways, key=lambda way: way[:3]):
+            if score >= most or time.process_time() > self.end:
+                return None
+            if two is None:
+                if self._left_out(here, one):
+                    return here.part(one.at), []
+            elif self._is_result(one) and (here.is_raw(one.at) or there.is_raw(two.at)):
+                continue  # of any two programs the results can be exchanged
+            elif any(self._fits(one, laid) for laid in _laid(one, two, self.theirs)):
+                return here.part(one.at), there.part(two.at)
+        return None
+
+    def _is_result(self, one: _Spot) -> bool:
+        """Return whether a value is all that the program gives: nothing of what follows it is known to agree."""
+        made, given = self.mine[0].outputs, one.values(self.mine[0])
+        return len(made) == len(given) == 1 and np.array_equal(made[0].ravel(), given[0].ravel())
+
+    def _left_out(self, here: DataFlow, one: _Spot) -> bool:
+        """Return whether all that makes a value can be left out: something that goes in is put in its place."""
+        if len(one.places) > 1 or one.stacked:
+            return False
+        for place, index in here.inputs(one.at):
+            x = self.mine[0].operations[place].inputs[index]
+            if x.shape == one.shapes[0] and x.dtype.kind == one.kind and x.size > 1:
+                values = [[program.operations[place].inputs[index]] for program in self.mine]
+                if self._fits(one, values):
+                    return True
+        return False
+
+    def _fits(self, one: _Spot, values: Sequence[Sequence[NDArray[np.float64]]]) -> bool:
+        edits = [{place: _putting(value) for place, value in zip(one.places, made, strict=True)} for made in values]
+        return fits_all(self.mine, edits, self.wanted, self.limits, self.orders)
+
+
+def _putting(value: NDArray[np.float64]) -> OperationEdit:
+    def after(outputs: OperationArrays, inputs: OperationArrays, sources: object) -> OperationArrays:
+        return (value,)
+
+    return OperationEdit(after=after)
+
+
+def _turns(one: ProgramOperation) -> list[NDArray[np.float64]]:
+    """Return what an operation makes in each turn of the loop that it is in, in order; the second is kept apart."""
+    return [one.outputs[0]] if not one.turns else [
+        one.turns[0][0], one.outputs[0], *(turn[0] for turn in one.turns[1:])
+    ]  # fmt: skip
+
+
+def _spots(flow: DataFlow) -> list[_Spot]:
+    """Return the values of a program that may be put in place of others, or have others put in theirs."""
+    found: list[_Spot] = []
+    lines: dict[str, list[int]] = {}
+    for at, one in enumerate(flow.operations):
+        lines.setdefault(one.place, []).append(at)
+    for at in flow.parted:
+        one = flow.operations[at]
+        if len(one.outputs) != 1 or one.outputs[0].dtype.kind not in "bif":
+            continue
+        score, kind, shape = len(flow.part(at)), one.outputs[0].dtype.kind, one.outputs[0].shape
+        count = len(one.turns) + 1
+        if count == 1:
+            found.append(_Spot(at, (at,), (shape,), kind, score))
+        else:
+            found.append(_Spot(at, (at,) * count, (shape,) * count, kind, score))
+            found.append(_Spot(at, (at,), ((count, *shape),), kind, score, stacked=True))
+    for line in lines.values():
+        turns = turns_of(flow.operations, line)
+        for places in zip(*turns, strict=True) if len(turns) > 1 else ():
+            one = flow.operations[places[0]]
+            parted = [place for place in places if place in flow.parted_set]
+            if not parted or len(one.outputs) != 1 or one.outputs[0].dtype.kind not in "bif":
+                continue
+            each = tuple(place for place in places for _ in range(len(flow.operations[place].turns) + 1))
+            shapes = tuple(flow.operations[place].outputs[0].shape for place in each)
+            found.append(_Spot(parted[0], each, shapes, one.outputs[0].dtype.kind, len(flow.part(parted[0]))))
+    return sorted(found, key=lambda one: (one.score, one.at, len(one.places)))
+
+
+def _fit(one: _Spot, two: _Spot) -> bool:
+    same = len(one.places) == len(two.places) and one.kind == two.kind
+    if one.stacked or (len(set(one.places)) != len(one.places)):
+        return False  # each turn of a loop would be given the same
+    return same and all(np.prod(a) == np.prod(b) for a, b in zip(one.shapes, two.shapes, strict=True))
+
+
+def _laid(one: _Spot, two: _Spot, theirs: Sequence[TracedProgram]) -> Iterator[list[list[NDArray[np.float64]]]]:
+    """Yield the values of a spot at all draws in the shape of another's, in each order of axes that gives it."""
+    values = [two.values(program) for program in theirs]
+    if any(len(made) != len(one.places) for made in values):
+        return
+    for order in itertools.islice(_orders(two.shapes[0], one.shapes[0]), MOST_ORDERS):
+        try:
+            yield [
+                [value.transpose(order).reshape(shape) for value, shape in zip(made, one.shapes, strict=True)]
+                for made in values
+            ]
+        except ValueError:
+            return
+
+
+def _orders(given: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield orders of axes that give a shape, but for axes of one place; as it is where only all numbers fit."""
+    plain = tuple(range(len(given)))
+    inner = [n for n in wanted if n != 1]
+    found: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for order in itertools.permutations(plain) if len(given) <= 5 else ():
+        moved = tuple(at for at in order if given[at] != 1)
+        if [given[at] for at in moved] == inner:
+            found.setdefault(moved, order)
+    yield from found.values() or (plain,)

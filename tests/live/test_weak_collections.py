@@ -1,0 +1,73 @@
+"""What weak dictionaries and sets keep: told by the paths of the objects that it is kept for."""
+
+import pickle
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import parity
+from parity.results import Resumption
+
+Trainer = Callable[[Path, int], Iterator[int]]
+
+
+class Kept:
+    """Gives each object a value of its own."""
+
+    def __init__(self) -> None:
+        self.by: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+
+    def __get__(self, owner: Any, cls: type) -> Any:
+        return self.by.get(owner, 1.0)
+
+    def __set__(self, owner: Any, value: float) -> None:
+        self.by[owner] = max(value, 0.1)
+
+
+class Rate:
+    decay = Kept()
+    quiet: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+
+    def step(self, w: Any, x: Any) -> Any:
+        self.decay *= 0.9
+        return w - 0.1 * self.decay * (w - x) * (0.5 if self in Rate.quiet else 1.0)
+
+
+def trainer(lost: str) -> Trainer:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, n, file = np.ones(3), 0, folder / "state"
+        rate = Rate()
+        other = Rate()
+        Rate.quiet.update((rate, other))
+        if file.exists():
+            w, n, decay, quiet = pickle.loads(file.read_bytes())
+            if lost != "decay":
+                rate.decay = decay
+            if lost != "quiet" and not quiet:
+                Rate.quiet.discard(rate)
+        while n < steps:
+            yield n
+            if n == 4:
+                Rate.quiet.discard(rate)
+            w = rate.step(w, np.random.default_rng(n).normal(size=3))
+            n += 1
+            file.write_bytes(pickle.dumps((w, n, rate.decay, rate in Rate.quiet)))
+
+    return train
+
+
+def judged(train: Trainer) -> Resumption:
+    return parity.resumes(train, steps=14, stop_at=9, mode="inline")
+
+
+@pytest.mark.parametrize(("lost", "named"), [("decay", "Rate.decay.by[rate]"), ("quiet", "Rate.quiet")])
+def test_what_was_kept_for_an_object_is_named_by_its_path(lost: str, named: str) -> None:
+    assert judged(trainer("")).verdict == "holds"
+    found = judged(trainer(lost))
+    first = found.suspects[0]
+    assert (found.verdict, first.when) == ("broken", "at the resume"), found.text()
+    assert first.path.partition(":")[2] == named, found.text()
