@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from parity.checks.proving import rate_causes
 from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lockstep import MODEL as LEAVES
 from parity.checks.proving.momentum_causes import shares_of
@@ -429,3 +430,11 @@ def test_a_rate_that_is_set_as_the_step_begins_is_that_of_the_step():
     assert said.startswith(
         "schedule: the rates part at update 2: 0.04 there, 0.045 here (0.888889 times); then 0.032,"
     )
+
+
+@pytest.mark.parametrize(("kept", "betas"), [(0.9, {0.9}), (0.99999999, set())])
+def test_what_keeps_all_of_itself_is_no_average_with_a_beta(kept, betas, monkeypatch):
+    """Rounded to one it made a correction of the bias by nothing, which fits every factor."""
+    monkeypatch.setattr(rate_causes, "shares_of", lambda *_, **__: SimpleNamespace(kept=kept, taken=1.0 - kept))
+    lane = SimpleNamespace(moments=[None, SimpleNamespace(slots={LEAVES: {}, "m": {}})])
+    assert rate_causes._kept_shares(lane) == (betas, betas)

@@ -125,6 +125,7 @@ FAULTS = {
     "adamax: epsilon": F("adamax", {"eps": 1e-8}, {"eps": 1e-2}, r"^epsilon", r"^second moment"),
     "lion: moment first": F("lion", {}, {"moment_first": True}, r"interpol|moment (is )?(first|before)|after its"),
     "lion: betas": F("lion", {}, {"lion": (0.95, 0.98)}, r"^(beta|momentum: .* of itself|momentum: it is)"),
+    "lion: betas, clipped": F("lion", CLIP, {"lion": (0.9, 0.98)}, r"^momentum.*0\.99 of itself here, 0\.98.* 0\.2"),
     "lion: first share": F("lion", {}, {"lion": (0.3, 0.99)}, r"interpol|share|beta1"),
     "lion: no sign": F("lion", {}, {"no_sign": True}, r"sign"),
     # decay
@@ -135,8 +136,8 @@ FAULTS = {
     "decay: absent": F("adam", DECOUPLED, {"decay": 0.0}, r"^(weight )?decay"),
     "decay: L2 absent": F("adam", L2, {"decay": 0.0}, r"^decay"),
     "decay: L2 strength": F("adam", L2, {"decay": 0.2}, r"^(weight )?decay"),
-    "decay: strength": F("adam", DECOUPLED, {"decay": 0.2}, r"^weight decay: another strength"),
-    "decay: strength, told": F("adam", DECOUPLED | TELLS, {"decay": 0.2}, r"^weight decay: another strength"),
+    "decay: strength": F("adam", DECOUPLED, {"decay": 0.2}, r"^weight decay: another strength.*stronger"),
+    "decay: strength, told": F("adam", DECOUPLED | TELLS, {"decay": 0.2}, r"^weight decay: another str.*by 0\.1$"),
     "decay: not times the rate": F("adam", DECOUPLED, {"decay_at": "no rate"}, r"^weight decay.*(rate)",
                                    r"^weight decay"),
     "decay: not scheduled": F("adam", DECOUPLED | {"rate": warm(4)}, {"decay_at": "not scheduled"},

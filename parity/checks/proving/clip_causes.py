@@ -29,7 +29,7 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
         there: The port's.
         norm: Of all gradients before it.
     """
-    scales = []
+    scales, means, kept = [], [], []
     for at, taken in ((0, here), (1, there)):
         held = walk.lanes[at].moments[1].slots[taken.slot]
         several = {leaf: one for leaf, one in taken.gradient.items() if leaf not in held or held[leaf].size >= FEWEST}
@@ -38,7 +38,9 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
             return ""
         # beside a second moment the first is a mean, of which the gradient is one less what is kept
         mean = taken.square or abs(shares.taken - (1.0 - shares.kept)) <= ONE * abs(shares.taken)
-        scales.append(part / (1.0 - shares.kept) if mean else part)
+        means.append(part / (1.0 - shares.kept))
+        scales.append(means[-1] if mean else part)
+        kept.append(shares.kept)
     whole = [abs(scale - 1.0) <= ONE for scale in scales]
     names = ("the trainer", "the port")
     for at, other in ((0, 1), (1, 0)):
@@ -55,6 +57,13 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
             )
     if all(0.0 < scale < 1.0 and not whole_times(scale, ONE) for scale in scales):
         sizes = [scale * norm for scale in scales]
+        # where later gradients are clipped too, what a moment takes of them does not tell a mean from a sum: two
+        # means of one clipped gradient do
+        if abs(kept[0] - kept[1]) > ONE and abs(means[0] - means[1]) <= 1e-5 * means[0]:
+            return (
+                f"momentum: it keeps {kept[0]:.6g} of itself here, {kept[1]:.6g} there, and takes the rest of the "
+                f"gradient, whose norm both clip to {means[0] * norm:.6g}"
+            )
         if abs(sizes[0] - sizes[1]) <= 1e-5 * sizes[0]:
             return (
                 f"clipping: both clip the norm of the gradients to {sizes[0]:.6g}, and differ by what is beside it: "

@@ -118,17 +118,20 @@ def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays]
     if strength is None:
         return f"weight decay: leaves decay at other strengths, such as {names_of(list(shares))}"
     used = rates_of(walk).get(walk.done - 1)
-    size = f"{-strength / used:+.4g}" if used else f"{-strength:+.4g} of the parameters for each update"
-    moving = [leaf for leaf, move in moves[0].items() if np.any(move) or np.any(moves[1][leaf])]
+    than = (
+        f"{'weaker' if strength > 0 else 'stronger'} than the trainer's by {abs(strength / (used or 1.0)):.4g}"
+        f"{'' if used else ' of the parameters for each update'}"
+    )
+    # leaves of zeros do not decay, by whatever strength
+    moving = [
+        leaf for leaf, move in moves[0].items() if np.any(before[leaf]) and (np.any(move) or np.any(moves[1][leaf]))
+    ]
     flat = [leaf for leaf in parted if before[leaf].ndim <= 1]
     where = names_of(list(parted))
     if len(parted) >= len(moving):
-        return f"weight decay: another strength on all leaves: the port's is {size} of the trainer's"
+        return f"weight decay: another strength on all leaves: the port's is {than}"
     kinds = " (norms and biases)" if len(flat) == len(parted) else ""
-    return (
-        f"weight decay: on other leaves: the port's is {size} of the trainer's on {len(parted)} "
-        f"leaves{kinds}: {where}"
-    )
+    return f"weight decay: on other leaves: the port's is {than} on {len(parted)} leaves{kinds}: {where}"
 
 
 def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:

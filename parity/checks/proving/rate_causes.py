@@ -172,6 +172,9 @@ def _kept_shares(lane: Lane) -> tuple[set[float], set[float]]:
     for slot in lane.moments[1].slots:
         for power, kept in enumerate(found, 1):
             shares = None if slot == MODEL else shares_of(lane, slot, 2, power=power)
-            if shares is not None and 0.0 < shares.kept < 1.0 and shares.taken > 0.0:
-                kept.add(float(f"{shares.kept:.6g}"))
+            if shares is None or shares.taken <= 0.0:
+                continue
+            share = float(f"{shares.kept:.6g}")
+            if 0.0 < share < 1.0:  # one that keeps all of itself to so many digits is no average with a beta
+                kept.add(share)
     return found
