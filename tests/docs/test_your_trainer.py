@@ -112,11 +112,12 @@ def test_the_kinds_of_the_page_are_seen() -> None:
             ROOT / "tests/live/test_capture.py",
             ROOT / "tests/torch_side/test_adapters.py",
             ROOT / "tests/live/test_jax_adapters.py",
+            ROOT / "tests/live/test_orders_of_keys.py",
         )
     ).lower()
     for cells in table(TRAINER, "kind", "what of it").rows:
         words = {"pytorch modules": "parameters_buffers", "jax": "optax", "data": "loader", "python": "dataclass",
-                 "settings": "deterministic", "ties": "ties", "random numbers": "streams",
+                 "settings": "deterministic", "ties": "ties", "orders": "popitem", "random numbers": "streams",
                  "pytorch optimizers": "hyperparameter", "schedulers, gradscaler": "growth_tracker"}  # fmt: skip
         assert words.get(cells[0].lower(), "no such kind") in tested
 
