@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +25,16 @@ FIT = 1e-9
 NORM = 1e-5
 """Relative distance of two norms that are one limit: libraries add up to 1e-6 to a norm."""
 
-Values = NDArray[np.float64]
+Array64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class _Leaf:
+class _ProjectedLeaf:
     """One leaf that parts: before the update, after it in the run that projects, and in the other."""
 
-    before: Values
-    made: Values
-    other: Values
+    before: Array64
+    made: Array64
+    other: Array64
 
     @property
     def close(self) -> float:
@@ -41,16 +42,16 @@ class _Leaf:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FoundProjection:
     """A projection that makes the values of a leaf."""
 
     words: str
     """With a place for the limit."""
     limit: float | None
     count: int
-    """Elements or parts that are at the limit, exactly: one alone is at any limit."""
-    apply: Callable[[Values], Values]
-    sizes: Callable[[Values], Values] = np.ravel
+    """Array64 or parts that are at the limit, exactly: one alone is at any limit."""
+    apply: Callable[[Array64], Array64]
+    sizes: Callable[[Array64], Array64] = np.ravel
     """What is compared with the limit: the elements themselves, or norms."""
     alike: float = 1e-12
     """Relative distance of two sizes that are one."""
@@ -72,7 +73,8 @@ def projection_cause(walk: TwoWalks) -> str:
     names = ("the trainer", "the port")
     for at in (0, 1):
         here = {
-            leaf: _Leaf(*(np.asarray(one[leaf]) for one in (before, after[at], after[1 - at]))) for leaf in leaves
+            leaf: _ProjectedLeaf(*(np.asarray(one[leaf]) for one in (before, after[at], after[1 - at])))
+            for leaf in leaves
         }
         if any(one.made.shape != one.other.shape for one in here.values()):
             return ""
@@ -93,7 +95,7 @@ def _states(walk: TwoWalks, done: int) -> list[LeafArrays]:
             two.moments[done].slots[MODEL]]  # fmt: skip
 
 
-def _told(walk: TwoWalks, at: int, found: dict[str, _Found]) -> bool:
+def _told(walk: TwoWalks, at: int, found: dict[str, _FoundProjection]) -> bool:
     """Return whether more than one number is at the limit: at this update, or at later ones of the run."""
     # a number of few digits is one that was written down: what a rule makes has all of them
     before = _states(walk, walk.done)[0]
@@ -133,12 +135,12 @@ def _written(limit: float) -> bool:
     return abs(limit - short) <= 4e-16 * abs(short) or limit == float(np.float32(short))
 
 
-def _at_limit(values: Values, one: _Found) -> bool:
+def _at_limit(values: Array64, one: _FoundProjection) -> bool:
     sizes = np.abs(one.sizes(np.asarray(values)))
     return bool((np.abs(sizes - abs(one.limit or 0.0)) <= 1e-12 * np.abs(sizes).max(initial=0.0)).any())
 
 
-def _said(walk: TwoWalks, at: int, found: dict[str, _Found]) -> str:
+def _said(walk: TwoWalks, at: int, found: dict[str, _FoundProjection]) -> str:
     words: dict[str, list[str]] = {}
     for leaf, one in found.items():
         shown = one.words if one.limit is None else one.words.format(f"{one.limit:.6g}")
@@ -146,7 +148,7 @@ def _said(walk: TwoWalks, at: int, found: dict[str, _Found]) -> str:
     return "; ".join(f"{names_of(leaves)} {how}" for how, leaves in words.items())
 
 
-def _else(walk: TwoWalks, at: int, found: dict[str, _Found]) -> str:
+def _else(walk: TwoWalks, at: int, found: dict[str, _FoundProjection]) -> str:
     """Return what the other does, as the end of a sentence: nothing, or the same to a wider limit."""
     other = ("the port", "the trainer")[at]
     now = _states(walk, walk.done)[2 - at]
@@ -161,8 +163,8 @@ def _else(walk: TwoWalks, at: int, found: dict[str, _Found]) -> str:
     return f"not by {other}"
 
 
-def _clamped(one: _Leaf) -> _Found | None:
-    """Elements above or below a number are that number."""
+def _clamped(one: _ProjectedLeaf) -> _FoundProjection | None:
+    """Array64 above or below a number are that number."""
     low, high = one.made < one.other - one.close, one.made > one.other + one.close
     tops, ends = one.made[low], one.made[high]
     if not (low | high).any() or (tops.size and np.ptp(tops)) or (ends.size and np.ptp(ends)):
@@ -175,13 +177,13 @@ def _clamped(one: _Leaf) -> _Found | None:
     if np.isfinite(top) and np.isfinite(end):
         if abs(top + end) <= 1e-12 * abs(top):
             sizes = lambda held: np.abs(held).ravel()  # noqa: E731
-            return _Found("is limited to {} on both sides", top, tops.size + ends.size, apply, sizes)
-        return _Found(f"is limited from {end:.6g} to {{}}", top, tops.size + ends.size, apply)
+            return _FoundProjection("is limited to {} on both sides", top, tops.size + ends.size, apply, sizes)
+        return _FoundProjection(f"is limited from {end:.6g} to {{}}", top, tops.size + ends.size, apply)
     words = "is limited to at most {}" if np.isfinite(top) else "is limited to at least {}"
-    return _Found(words, top if np.isfinite(top) else end, tops.size + ends.size, apply)
+    return _FoundProjection(words, top if np.isfinite(top) else end, tops.size + ends.size, apply)
 
 
-def _parts(array: Values) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _parts(array: Array64) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "the norm of it all", tuple(range(array.ndim))
     if array.ndim > 1:
         yield "the norm along its last axis", (array.ndim - 1,)
@@ -191,7 +193,7 @@ def _parts(array: Values) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "the norm of each of its last axis", tuple(range(array.ndim - 1))
 
 
-def _of_norm(one: _Leaf) -> _Found | None:
+def _of_norm(one: _ProjectedLeaf) -> _FoundProjection | None:
     """Parts whose norm is above a number, or all, are scaled to it."""
     if one.made.size < 2:
         return None
@@ -211,21 +213,21 @@ def _of_norm(one: _Leaf) -> _Found | None:
             continue
         grown = bool((sizes[1][moved] < limit * (1 - NORM)).any())
 
-        def apply(held: Values, axes: tuple[int, ...] = axes, limit: float = limit, grown: bool = grown) -> Values:
+        def apply(held: Array64, axes: tuple[int, ...] = axes, limit: float = limit, grown: bool = grown) -> Array64:
             size = np.sqrt((held**2).sum(axes, keepdims=True))
             share = limit / np.where(size > 0.0, size, 1.0)
             return held * (share if grown else np.minimum(share, 1.0))
 
         how = "is set to {}" if grown or moved.all() else "is limited to {}"
 
-        def norms(held: Values, axes: tuple[int, ...] = axes) -> Values:
+        def norms(held: Array64, axes: tuple[int, ...] = axes) -> Array64:
             return np.sqrt((held**2).sum(axes)).ravel()
 
-        return _Found(f"({words}) {how}", limit, int(moved.sum()), apply, norms, NORM)
+        return _FoundProjection(f"({words}) {how}", limit, int(moved.sum()), apply, norms, NORM)
     return None
 
 
-def _of_mean(one: _Leaf) -> _Found | None:
+def _of_mean(one: _ProjectedLeaf) -> _FoundProjection | None:
     """Parts are less their mean."""
     for words, axes in _parts(one.made):
         if one.made.size < 2:
@@ -233,46 +235,54 @@ def _of_mean(one: _Leaf) -> _Found | None:
         mean = one.other.mean(axes, keepdims=True)
         if float(np.abs(one.other - mean - one.made).max()) <= one.close:
             where = words.replace("the norm of it all", "of all").replace("the norm ", "")
-            return _Found(f"is made to have no mean ({where})", None, 2,
-                          lambda held, axes=axes: held - held.mean(axes, keepdims=True))  # fmt: skip
+            return _FoundProjection(f"is made to have no mean ({where})", None, 2,
+                                    partial(_less_mean, axes=axes))  # fmt: skip
     return None
 
 
-def _of_sum(one: _Leaf) -> _Found | None:
+def _less_mean(held: Array64, axes: tuple[int, ...]) -> Array64:
+    return held - held.mean(axes, keepdims=True)
+
+
+def _over_sum(held: Array64, axes: tuple[int, ...]) -> Array64:
+    return held / held.sum(axes, keepdims=True)
+
+
+def _of_sum(one: _ProjectedLeaf) -> _FoundProjection | None:
     """Parts are over their sum, as of a distribution."""
     for words, axes in _parts(one.made):
         total = one.other.sum(axes, keepdims=True)
         if one.made.size < 2 or not np.all(total):
             continue
         if float(np.abs(one.other / total - one.made).max()) <= one.close:
-            return _Found(f"is divided by its sum ({words.replace('the norm ', '')})", None, 2,
-                          lambda held, axes=axes: held / held.sum(axes, keepdims=True))  # fmt: skip
+            return _FoundProjection(f"is divided by its sum ({words.replace('the norm ', '')})", None, 2,
+                                    partial(_over_sum, axes=axes))  # fmt: skip
     return None
 
 
-def _of_sign(one: _Leaf) -> _Found | None:
-    """Elements are without their sign."""
+def _of_sign(one: _ProjectedLeaf) -> _FoundProjection | None:
+    """Array64 are without their sign."""
     if float(np.abs(np.abs(one.other) - one.made).max(initial=0.0)) > one.close:
         return None
-    return _Found("is without its signs", None, 2, np.abs)
+    return _FoundProjection("is without its signs", None, 2, np.abs)
 
 
-def _of_symmetry(one: _Leaf) -> _Found | None:
+def _of_symmetry(one: _ProjectedLeaf) -> _FoundProjection | None:
     """A square matrix is the mean of itself and of it turned, or one of its triangles."""
     if one.made.ndim != 2 or one.made.shape[0] != one.made.shape[1]:
         return None
-    ways: Sequence[tuple[str, Callable[[Values], Values]]] = (
+    ways: Sequence[tuple[str, Callable[[Array64], Array64]]] = (
         ("is the mean of itself and of it turned (symmetric)", lambda held: (held + held.T) / 2),
         ("is its lower triangle", np.tril), ("is its upper triangle", np.triu),
         ("is without its diagonal", lambda held: held - np.diag(np.diag(held))),
     )  # fmt: skip
     for words, apply in ways:
         if float(np.abs(apply(one.other) - one.made).max()) <= one.close:
-            return _Found(words, None, 2, apply)
+            return _FoundProjection(words, None, 2, apply)
     return None
 
 
-def _of_mask(one: _Leaf) -> _Found | None:
+def _of_mask(one: _ProjectedLeaf) -> _FoundProjection | None:
     """Some elements are set to zero, or stay where they were."""
     off = np.abs(one.made - one.other) > one.close
     if not off.any() or off.all() or one.made.size < 3:
@@ -280,10 +290,10 @@ def _of_mask(one: _Leaf) -> _Found | None:
     place = ", ".join(str(int(at)) for at in np.argwhere(off)[0])
     shown = f"{int(off.sum())} of {off.size} elements, such as [{place}]"
     if not np.any(one.made[off]):
-        return _Found(f"is set to 0 at {shown},", None, 2 * int(off.sum()),
+        return _FoundProjection(f"is set to 0 at {shown},", None, 2 * int(off.sum()),
                       lambda held: np.where(off, 0.0, held))  # fmt: skip
     if np.array_equal(one.made[off], one.before[off]):
-        return _Found(f"is kept as it was at {shown},", None, 2 * int(off.sum()),
+        return _FoundProjection(f"is kept as it was at {shown},", None, 2 * int(off.sum()),
                       lambda held: np.where(off, one.made, held))  # fmt: skip
     return None
 
