@@ -18,6 +18,9 @@ from jax_side.probes.paths import keys_of, parameters_of
 from parity.contract import Inputs, call_with
 from parity.errors import SpecError
 
+BATCH_AXES = 2
+"""Axes of a batch at most: examples, or time and examples."""
+
 __all__ = [
     "StatefulModel",
     "equinox",
@@ -134,6 +137,30 @@ def stateful_model(option: str, name: str, built: Any, inputs: Inputs) -> Statef
         why = " ".join(f"{type(problem).__name__}: {problem}".split())
         raise SpecError("inputs", f"{name} cannot be called with them and its State: {why[:300]}")
     return StatefulModel(tuple(names), tuple(flat), structure.unflatten, call, note)
+
+
+def axes_of_examples(call: Callable[[Sequence[Any], Mapping[str, Any]], Any], inputs: Inputs) -> int:
+    """Return how many `vmap` a call needs around it: 0 where it takes the whole of the inputs.
+
+    Most modules of equinox take one example, and the loss of a trainer puts `vmap` around them, twice for sequences.
+    Which it is is measured, not guessed: a module that cannot be called with the whole of the inputs, and can be with
+    one example of them, takes examples. One that can be called with both gets the whole, as it was given.
+    """
+    args, named = call_with(inputs)
+    for axes in range(BATCH_AXES + 1):
+        try:
+            jax.eval_shape(each_example(call, axes), tuple(args), dict(named))
+        except Exception:  # anything that the user's code does
+            continue
+        return axes
+    return 0
+
+
+def each_example(call: Callable[..., Any], axes: int) -> Callable[..., Any]:
+    """Return a call of arguments and named arguments for each example along their first axes."""
+    for _ in range(axes):
+        call = jax.vmap(call)
+    return call
 
 
 def _traced(module: Any, state: Any, inputs: Inputs, call: Callable[[Any, Any, Inputs], Any]) -> Exception | None:

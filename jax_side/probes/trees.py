@@ -12,7 +12,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jax_side.probes.equinox_models import StatefulModel, equinox, is_module, stateful_model, without_dropout
+from jax_side.probes.equinox_models import (
+    StatefulModel,
+    axes_of_examples,
+    each_example,
+    equinox,
+    is_module,
+    stateful_model,
+    without_dropout,
+)
 from jax_side.probes.paths import keys_of, modes_of
 from parity.contract import Inputs, call_with
 from parity.errors import SpecError
@@ -71,7 +79,7 @@ def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapp
     if isinstance(built, tuple) and len(built) == 2 and callable(built[1]) and not callable(built[0]):
         return _function(built[0], built[1])
     if callable(built) and _has_arrays(built):
-        return _callable_tree(built)
+        return _callable_tree(built, inputs)
     if (found := stateful_model(option, name, built, inputs)) is not None:
         return _stateful_tree(built[0], found)
     raise SpecError(
@@ -209,23 +217,31 @@ def _function(params: Any, function: Any) -> ModelTree:
                      assemble=lambda values: (whole(values), function))  # fmt: skip
 
 
-def _callable_tree(built: Any) -> ModelTree:
+def _callable_tree(built: Any, inputs: Inputs) -> ModelTree:
     still, dropouts = without_dropout(built)
     moving, whole = _filled(still)
     modes = modes_of(type(built).__call__)
+
+    def called(model: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        return model(*args, **{**modes, **named})
+
+    axes = axes_of_examples(partial(called, still), inputs) if is_module(built) else 0
+    notes = _said(modes)
+    if axes:
+        notes += (f"assumed: the module takes one example, and is called under {' of '.join(['jax.vmap'] * axes)}",)
 
     def watched(values: Mapping[str, Any], inputs: Inputs, watch: Callable[[Any], Any]) -> Any:
         args, named = call_with(inputs)
         model = whole(values)
         with watch(model):
-            return model(*args, **{**modes, **named})
+            return each_example(partial(called, model), axes)(tuple(args), dict(named))
 
     def call(values: Mapping[str, Any], inputs: Inputs) -> Any:
         return watched(values, inputs, nullcontext)
 
     if not is_module(built):
-        return ModelTree(moving, call, notes=_said(modes), assemble=whole)
-    return ModelTree(moving, call, notes=_said(modes), assemble=whole, dropouts=dropouts, built=built,
+        return ModelTree(moving, call, notes=notes, assemble=whole)
+    return ModelTree(moving, call, notes=notes, assemble=whole, dropouts=dropouts, built=built,
                      watched=watched)  # fmt: skip
 
 

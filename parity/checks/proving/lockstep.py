@@ -18,7 +18,18 @@ from parity.checks.proving.sources import PortTrainer
 from parity.contract import StateView
 from parity.errors import SpecError
 
-__all__ = ["AHEAD", "MODEL", "Lane", "LeafSlots", "SlotGap", "SlotMoment", "begin_lanes", "gaps_of"]
+__all__ = [
+    "AHEAD",
+    "MODEL",
+    "QUIET_NOISE",
+    "SLOW",
+    "Lane",
+    "LeafSlots",
+    "SlotGap",
+    "SlotMoment",
+    "begin_lanes",
+    "gaps_of",
+]
 
 LeafSlots = Mapping[str, Mapping[str, NDArray[np.float64]]]
 
@@ -119,20 +130,20 @@ class Lane:
 
 
 def begin_lanes(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
-                nudges: int, *, lift: bool = False, zeros: bool = True) -> list[Lane]:  # fmt: skip
-    """Begin both trainers, and nudged runs of both, from one set of values.
+                seeds: range, *, lift: bool = False, zeros: bool = True) -> list[Lane]:  # fmt: skip
+    """Begin both trainers from one set of values, and from values that are nudged.
 
     Args:
         pairing: Of their models.
         first: The trainer.
         second: Its port.
         values: Of the leaves of the first model.
-        nudges: Further runs of each, whose start is moved by one unit in the last place.
+        seeds: One run of each for each: 0 begins at the values, others one unit in the last place away.
         lift: As of `parity.contract.TrainerProbe.begin`.
         zeros: Whether leaves that are zero everywhere are moved too.
     """
     lanes = []
-    for seed in range(nudges + 1):
+    for seed in seeds:
         rng = np.random.default_rng([7, seed])
         start = values
         if seed:
@@ -157,6 +168,8 @@ class SlotGap:
     """Leaves of the second model at which they part."""
     gap: float
     """Largest difference, relative to the largest element of its leaf."""
+    doubtful: bool = False
+    """Whether no leaf parts by more than `QUIET_NOISE` times its noise: few runs may have measured too little."""
 
 
 def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, floor: Mapping[str, float],
@@ -191,14 +204,14 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
     before = {path: before.get(path, np.zeros_like(array)) for path, array in expected.items()}
     most = max((spread_of(array, before[path]) for path, array in expected.items()), default=0.0)
     parted: list[str] = []
-    worst = 0.0
+    worst, doubtful = 0.0, True
     for path, array in expected.items():
         there = got.get(path)
         scale = float(np.abs(array).max(initial=0.0))
         if there is None:
             if scale > 0.0:
                 parted.append(path)
-                worst = float("inf")
+                worst, doubtful = float("inf"), False
             continue
         scale = max(scale, float(np.abs(there).max(initial=0.0)))
         apart = distance(array, np.asarray(there))
@@ -207,4 +220,5 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
         if gap > max(limit * scale, 3.0 * noise.get(path, 0.0), NOISE * largest * max(step, 1) ** 0.5):
             parted.append(path)
             worst = max(worst, gap / max(scale, 1e-300))
-    return SlotGap(one, two, tuple(parted), worst) if parted else None
+            doubtful = doubtful and gap <= QUIET_NOISE * noise.get(path, 0.0)
+    return SlotGap(one, two, tuple(parted), worst, doubtful) if parted else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from parity.checks.criteria import FLOAT64_LIMIT
 from parity.checks.progress import tell
 from parity.checks.proving.averages import average_of
-from parity.checks.proving.lockstep import AHEAD, MODEL, SLOW, Lane, SlotGap, begin_lanes, gaps_of
+from parity.checks.proving.lockstep import AHEAD, MODEL, QUIET_NOISE, SLOW, Lane, SlotGap, begin_lanes, gaps_of
 from parity.checks.proving.losses import Pairing
 from parity.checks.proving.sources import PortTrainer
 from parity.errors import ParityError
@@ -22,6 +22,15 @@ MOST_NOISE = 1e-6
 """Relative movement of the loss by one unit in the last place at the start above which nothing can be judged: a
 difference that matters would pass."""
 
+
+FIRST_WIDER = 3
+"""Seed of the first of the runs that measure noise once more."""
+
+WIDER = 8
+"""Runs of each side by which noise is measured again where what parts is near to it."""
+
+WIDER_SECONDS = 20.0
+"""Seconds that these may take."""
 
 FURTHER = 3
 """Updates that both make beyond the one after which they part: `lockstep.AHEAD` + 3 of them are kept."""
@@ -61,8 +70,18 @@ class TwoWalks:
     """Whether a step returned no loss."""
     given: dict[int, object] = field(default_factory=dict)
     """What is known of the gradients that each run was given, where causes asked for it."""
+    widened: bool = False
+    """Whether more runs measured the noise, because what parted was near it."""
     clouded: str = ""
     """Why what parts may be the rounding of a cast that could not be left out: nothing can be judged then."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether what parts is near to its noise, which few runs may have measured too small."""
+        if self.what == "loss":
+            gap = abs(self.losses[0] - self.losses[1]) / max(abs(self.losses[0]), 1e-300)
+            return gap <= QUIET_NOISE * self.noise  # not a number is never near
+        return self.what == MODEL and self.gap is not None and self.gap.doubtful
 
 
 def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
@@ -91,27 +110,49 @@ def walk_updates(pairing: Pairing, first: PortTrainer, second: PortTrainer, valu
 
 def _walked(pairing: Pairing, first: PortTrainer, second: PortTrainer, values: Mapping[str, NDArray[np.float64]],
             steps: int, lift: bool, limit: float, *, zeros: bool) -> TwoWalks:  # fmt: skip
-    lanes = begin_lanes(pairing, first, second, values, 1, lift=lift, zeros=zeros)
+    lanes = begin_lanes(pairing, first, second, values, range(2), lift=lift, zeros=zeros)
     walk = TwoWalks(pairing, lanes, steps)
     judge = _Judge(walk, limit)
+
+    def more_lanes(seeds: range, done: int) -> None:
+        for lane in begin_lanes(pairing, first, second, values, seeds, lift=lift, zeros=zeros):
+            for step in range(done):
+                lane.advance(step)
+            if lanes[0].homes:
+                lane.settle(pairing.over(values) if lane.second else values)
+            lanes.append(lane)
+
+    def parts(done: int) -> bool:
+        if not judge.parts(done):
+            return False
+        made = len(lanes[0].moments) - 1
+        wanted = WIDER if not walk.widened and walk.doubtful else 0
+        runs = min(wanted, int(WIDER_SECONDS / max(made * sum(lane.seconds for lane in lanes[:2]), 1e-9)))
+        if runs < 1:
+            return True
+        # two runs of noise are few where a leaf is moved by rounding alone, such as a bias before a batch norm that
+        # Adam divides by its root: what parts is believed once more runs leave it outside
+        walk.widened = True
+        tell(f"{runs} more nudged runs")
+        more_lanes(range(FIRST_WIDER, FIRST_WIDER + runs), made)
+        walk.what, walk.gap = "", None
+        return judge.parts(done)
+
     for step in range(steps):
         if step % 10 == 0:
             tell(f"update {step} of {steps}")
         for lane in lanes:
             lane.advance(step)
         if step == 0 and sum(lane.seconds for lane in lanes) < SLOW * len(lanes):
-            more = begin_lanes(pairing, first, second, values, 2, lift=lift, zeros=zeros)[4:]
-            for lane in more:
-                lane.advance(0)
-            lanes += more
+            more_lanes(range(2, FIRST_WIDER), 1)
         if step + 1 == min(AHEAD, steps):
             for lane in lanes:
                 lane.settle(pairing.over(values) if lane.second else values)
             for done in range(1, step + 2):
-                if judge.parts(done):
+                if parts(done):
                     break
         elif step + 1 > AHEAD:
-            judge.parts(step + 1)
+            parts(step + 1)
         if walk.what or walk.chaotic or walk.lost:
             break
     tell()
