@@ -180,7 +180,8 @@ def _factor(one: ProgramOperation) -> float | None:
     if full is None or not np.abs(full).max() > 0.0:
         return None
     place = np.unravel_index(int(np.abs(full).argmax()), full.shape)
-    factor = float(one.outputs[0][place] / full[place])
+    with np.errstate(all="ignore"):  # a mask is filled with what has no ratio
+        factor = float(one.outputs[0][place] / full[place])
     told = np.isfinite(factor) and factor not in (0.0, 1.0, -1.0) and equal(full * factor, one.outputs[0])
     return factor if told else None
 
