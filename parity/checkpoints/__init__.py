@@ -4,7 +4,7 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
 
 from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
-from parity.checkpoints.compare import compare, sealed_alike
+from parity.checkpoints.compare import compare, sealed_alike, seems_whole
 from parity.checkpoints.label import LABEL, label_of
 from parity.checkpoints.meanwhile import identities, identity, steadily, while_it_stays
 from parity.checkpoints.neutral import neutral_source
@@ -24,6 +24,7 @@ from parity.checkpoints.seal import (
     require_own,
     seal_text,
 )
+from parity.checkpoints.since import untouched_since
 from parity.checkpoints.store import DRAFT, CheckpointStore, Scan
 from parity.checkpoints.verify import (
     Fault,
@@ -36,6 +37,7 @@ from parity.checkpoints.verify import (
     require_verified,
     verify,
 )
+from parity.checkpoints.within import RUN, followed, run_of
 
 __all__ = [
     "DRAFT",
@@ -43,6 +45,7 @@ __all__ = [
     "FOREIGN",
     "LABEL",
     "LONE",
+    "RUN",
     "ByteRange",
     "CheckpointStore",
     "Checkpoints",
@@ -61,6 +64,7 @@ __all__ = [
     "describe",
     "examine",
     "fitting",
+    "followed",
     "identities",
     "identity",
     "is_intact",
@@ -77,10 +81,13 @@ __all__ = [
     "require_own",
     "require_sealed",
     "require_verified",
+    "run_of",
     "seal_beside",
     "seal_text",
     "sealed_alike",
+    "seems_whole",
     "steadily",
+    "untouched_since",
     "verify",
     "verify_file",
     "while_it_stays",
