@@ -12,6 +12,7 @@ from parity.checkpoints.pointers import mode_in, read_mode, read_pointer
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, SaveUnderWay, fitting
 from parity.checkpoints.seal import (
+    DESCRIPTION,
     FILE,
     FOREIGN,
     LONE,
@@ -40,6 +41,7 @@ from parity.checkpoints.verify import (
 from parity.checkpoints.within import RUN, followed, run_of
 
 __all__ = [
+    "DESCRIPTION",
     "DRAFT",
     "FILE",
     "FOREIGN",

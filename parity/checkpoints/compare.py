@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from parity.checkpoints.ranges import ByteRange, item_size
-from parity.checkpoints.seal import FILE, LONE, Seal, compare_listing, read_seal
+from parity.checkpoints.seal import FILE, Seal, compare_listing, read_seal
 from parity.checkpoints.since import untouched_since
 from parity.errors import CheckpointError, DamagedError
 from parity.state import (
@@ -45,8 +45,8 @@ def compare(a: Path, b: Path) -> list[Difference]:
     """
     first, second = read_seal(a), read_seal(b)
     for path, seal in ((a, first), (b, second)):
-        if seal.spec_hash == LONE:
-            raise CheckpointError(f"{path} has a seal of no run, which need not name every leaf")
+        if not seal.complete:
+            raise CheckpointError(f"{path} has a seal of no run and no tree, which need not name every leaf")
     left, right = ({leaf: in_schema_2(text) for leaf, text in seal.leaves.items()} for seal in (first, second))
     for leaf in sorted(left.keys() & right.keys()):
         ours, theirs = ((order_of(text), schema_of(text)) for text in (left[leaf], right[leaf]))
@@ -62,7 +62,7 @@ def compare(a: Path, b: Path) -> list[Difference]:
 def sealed_alike(a: Path, b: Path) -> bool:
     """Return whether two seals name the same leaves with the same digests, and their files have the sealed sizes.
 
-    No array is read: `verify` finds a flipped bit in a file of the sealed size. The seal of a run or a manager names
+    No array is read: `verify` finds a flipped bit in a file of the sealed size. The seal of a run or a tree names
     every leaf of the state; that of a conversion names its arrays, and one that was made afterwards no leaf at all,
     so those two never say that all is equal.
 
@@ -76,7 +76,7 @@ def sealed_alike(a: Path, b: Path) -> bool:
     if not (seems_whole(a) and seems_whole(b)):
         return False
     first, second = read_seal(a), read_seal(b)
-    every = all(seal.spec_hash != LONE and seal.leaves for seal in (first, second))
+    every = all(seal.complete and seal.leaves for seal in (first, second))
     return every and first.leaves == second.leaves
 
 

@@ -173,7 +173,7 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
             "read, no array; --bytes reads them"
         )
         return EXIT_CODES["holds"]
-    unread = by_seal and seems_whole(a) and seems_whole(b) and not (_of_run(a) and _of_run(b))
+    unread = by_seal and seems_whole(a) and seems_whole(b) and not (_complete(a) and _complete(b))
     for path in () if unread else (a, b):
         result = verify(path)
         if not result.whole:
@@ -182,7 +182,7 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
                 for name, problem in describe(result.faults):
                     print(f"  {clean(name)}: {clean(problem)}")
             return EXIT_CODES["inconclusive" if result.unsealed else "broken"]
-    if not (_of_run(a) and _of_run(b)):
+    if not (_complete(a) and _complete(b)):
         pair = _opened(a, b)
         first, second = pair if unread else (replace(one, digests={}) for one in pair)
         found = _compared(first, second, Tolerance())
@@ -198,6 +198,11 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
 def _of_run(path: Path) -> bool:
     """Return whether a path is a sealed checkpoint of a run, whose leaves have neutral names."""
     return path.is_dir() and os.path.lexists(path / FILE) and read_seal(path).spec_hash != LONE
+
+
+def _complete(path: Path) -> bool:
+    """Return whether the seal of a directory names every leaf."""
+    return read_seal(path).complete
 
 
 def _sized(differences: list[Difference], a: Path, b: Path) -> list[Difference]:
