@@ -4,7 +4,7 @@ Knows no framework: what is in a checkpoint is files and digests of leaves.
 """
 
 from parity.checkpoints.beside import commit_file, read_seal_beside, seal_beside, verify_file
-from parity.checkpoints.compare import compare, sealed_alike
+from parity.checkpoints.compare import compare, sealed_alike, seems_whole
 from parity.checkpoints.label import LABEL, label_of
 from parity.checkpoints.meanwhile import identities, identity, steadily, while_it_stays
 from parity.checkpoints.neutral import neutral_source
@@ -12,6 +12,7 @@ from parity.checkpoints.pointers import mode_in, read_mode, read_pointer
 from parity.checkpoints.ranges import ByteRange, is_intact
 from parity.checkpoints.saving import Checkpoints, Labels, Neutral, SaveUnderWay, fitting
 from parity.checkpoints.seal import (
+    DESCRIPTION,
     FILE,
     FOREIGN,
     LONE,
@@ -24,6 +25,7 @@ from parity.checkpoints.seal import (
     require_own,
     seal_text,
 )
+from parity.checkpoints.since import untouched_since
 from parity.checkpoints.store import DRAFT, CheckpointStore, Scan
 from parity.checkpoints.verify import (
     Fault,
@@ -36,13 +38,16 @@ from parity.checkpoints.verify import (
     require_verified,
     verify,
 )
+from parity.checkpoints.within import RUN, followed, run_of
 
 __all__ = [
+    "DESCRIPTION",
     "DRAFT",
     "FILE",
     "FOREIGN",
     "LABEL",
     "LONE",
+    "RUN",
     "ByteRange",
     "CheckpointStore",
     "Checkpoints",
@@ -61,6 +66,7 @@ __all__ = [
     "describe",
     "examine",
     "fitting",
+    "followed",
     "identities",
     "identity",
     "is_intact",
@@ -77,10 +83,13 @@ __all__ = [
     "require_own",
     "require_sealed",
     "require_verified",
+    "run_of",
     "seal_beside",
     "seal_text",
     "sealed_alike",
+    "seems_whole",
     "steadily",
+    "untouched_since",
     "verify",
     "verify_file",
     "while_it_stays",

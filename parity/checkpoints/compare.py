@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from parity.checkpoints.ranges import ByteRange, item_size
-from parity.checkpoints.seal import Seal, compare_listing, read_seal
+from parity.checkpoints.seal import FILE, Seal, compare_listing, read_seal
+from parity.checkpoints.since import untouched_since
 from parity.errors import CheckpointError, DamagedError
 from parity.state import (
     Difference,
@@ -28,7 +29,7 @@ from parity.state import (
 )
 from parity.storage import list_files, open_regular
 
-__all__ = ["compare", "own_bytes", "sealed_alike"]
+__all__ = ["compare", "own_bytes", "sealed_alike", "seems_whole"]
 
 
 def compare(a: Path, b: Path) -> list[Difference]:
@@ -39,9 +40,13 @@ def compare(a: Path, b: Path) -> list[Difference]:
         b: Another, of either side.
 
     Raises:
-        CheckpointError: One has no valid seal, or holds other bytes than were sealed where they had to be read.
+        CheckpointError: One has no valid seal, or one that need not name every leaf; or it holds other bytes than
+            were sealed where they had to be read.
     """
     first, second = read_seal(a), read_seal(b)
+    for path, seal in ((a, first), (b, second)):
+        if not seal.complete:
+            raise CheckpointError(f"{path} has a seal of no run and no tree, which need not name every leaf")
     left, right = ({leaf: in_schema_2(text) for leaf, text in seal.leaves.items()} for seal in (first, second))
     for leaf in sorted(left.keys() & right.keys()):
         ours, theirs = ((order_of(text), schema_of(text)) for text in (left[leaf], right[leaf]))
@@ -57,21 +62,35 @@ def compare(a: Path, b: Path) -> list[Difference]:
 def sealed_alike(a: Path, b: Path) -> bool:
     """Return whether two seals name the same leaves with the same digests, and their files have the sealed sizes.
 
-    No array is read: `verify` finds a flipped bit in a file of the sealed size.
+    No array is read: `verify` finds a flipped bit in a file of the sealed size. The seal of a run or a tree names
+    every leaf of the state; that of a conversion names its arrays, and one that was made afterwards no leaf at all,
+    so those two never say that all is equal.
 
     Args:
         a: A checkpoint, `checkpoints/<step>`.
         b: Another.
 
     Returns:
-        False also where a seal is missing or not valid, or where neither names a leaf.
+        False also where a seal is missing or not valid, does not name every leaf, or is older than a file of it.
+    """
+    if not (seems_whole(a) and seems_whole(b)):
+        return False
+    first, second = read_seal(a), read_seal(b)
+    every = all(seal.complete and seal.leaves for seal in (first, second))
+    return every and first.leaves == second.leaves
+
+
+def seems_whole(path: Path) -> bool:
+    """Return whether a checkpoint has a valid seal and all of its files with their sizes, none written after it.
+
+    Args:
+        path: The directory of a checkpoint.
     """
     try:
-        seals = read_seal(a), read_seal(b)
-        listed = [compare_listing(seal, list_files(path)) for seal, path in zip(seals, (a, b), strict=True)]
+        seal = read_seal(path)
+        return not compare_listing(seal, list_files(path)) and untouched_since(seal, path, path / FILE)
     except CheckpointError:
         return False
-    return bool(seals[0].leaves) and seals[0].leaves == seals[1].leaves and not any(listed)
 
 
 def own_bytes(seal: Seal, leaf: str) -> ByteRange | None:

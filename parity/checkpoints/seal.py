@@ -36,6 +36,7 @@ from parity.storage import (
 )
 
 __all__ = [
+    "DESCRIPTION",
     "FILE",
     "FOREIGN",
     "LONE",
@@ -57,6 +58,8 @@ directory may have any name."""
 FOREIGN = "another tool"
 """The side of the seal of a checkpoint that another tool saved and that was sealed afterwards, with `LONE`: it has
 the digests of files, and none of leaves."""
+DESCRIPTION = "@tree"
+"""The leaf that describes a tree: its containers and all values that are no arrays."""
 SMALL = 64 << 10
 """Files of at most so many bytes are digested by every look at a checkpoint."""
 
@@ -84,6 +87,14 @@ class Seal:
     """Leaf path to where its bytes lie, for the leaves of which that is known."""
     schema: DigestSchema = SCHEMA
     """The schema of the seal and of the digests of its leaves."""
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every leaf of the state is named: of a run, and of a tree with its description.
+
+        The seal of a conversion names arrays alone, and one that was made afterwards nothing.
+        """
+        return self.spec_hash != LONE or DESCRIPTION in self.leaves
 
     @property
     def foreign(self) -> bool:

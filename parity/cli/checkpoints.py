@@ -11,18 +11,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from parity.checkpoints import (
-    FILE,
-    Verified,
-    describe,
-    identity,
-    seal_beside,
-    verify,
-    verify_file,
-)
+from parity.checkpoints import Verified, describe, followed, identity, run_of, verify
 from parity.checkpoints.remote import name_of
 from parity.cli.compare import compare_checkpoints
-from parity.cli.foreign import is_foreign, is_other_tools, print_foreign_path, verify_foreign
+from parity.cli.foreign import (
+    checkpoints_in,
+    has_seal,
+    is_foreign,
+    is_other_tools,
+    print_foreign_path,
+    verify_foreign,
+    verify_sealed,
+)
 from parity.cli.homes import find_home, hash_of_run, home_of
 from parity.cli.options import add_run_and_which, count, local_path, number, on_disk, place
 from parity.cli.stored import print_stored_path, verify_stored
@@ -89,9 +89,9 @@ def _verify(options: argparse.Namespace) -> int:
     if isinstance(options.path, StoreUrl):
         return _verify_url(options)
     console = open_console(sys.stdout)
-    path = options.path
-    if path.is_file() and os.path.lexists(seal_beside(path)):
-        result = with_checksums(verify_file(path))
+    path = followed(options.path)
+    if path.is_file() and has_seal(path):
+        result = verify_sealed(path)
         _print_verified(console, result)
         return _code([result])
     if path.name == "checkpoints" and find_home(path.parent) is not None:
@@ -101,6 +101,13 @@ def _verify(options: argparse.Namespace) -> int:
             raise CheckpointError(f"--against compares sealed checkpoints; `parity compare {path} ...` takes any")
         steps = steps_of(path)
         return _verify_steps(console, steps) if steps else verify_foreign(console, path)
+    if options.against is None and is_other_tools(path) and not has_seal(path) and run_of(path) is None:
+        several, others = checkpoints_in(path)
+        if several:
+            if others:
+                shown = ", ".join(others[:6]) + (", ..." if len(others) > 6 else "")
+                print(f"parity: not looked at, as of no known format: {clean(shown)}", file=sys.stderr)
+            return _verify_steps(console, several)
     targets = _targets(path)
     if options.against is not None:
         _require_single(path, targets, options.against)
@@ -124,7 +131,7 @@ def _verify(options: argparse.Namespace) -> int:
         print(f"parity: {name_of(path)} holds no checkpoint: nothing was verified", file=sys.stderr)
     code = EXIT_CODES["broken"] if missing else _code(results)
     if options.against is not None and code == EXIT_CODES["holds"]:
-        return compare_checkpoints(targets[0], options.against, by_seal=False)
+        return compare_checkpoints(targets[0], followed(options.against), by_seal=False)
     return code
 
 
@@ -140,8 +147,8 @@ def _verify_steps(console: Console, steps: list[Path]) -> int:
     """Print what is known of each step of a directory of another tool; one that cannot be opened is damaged."""
     codes = set()
     for step in steps:
-        if os.path.lexists(step / FILE) or (step.is_file() and os.path.lexists(seal_beside(step))):
-            result = with_checksums(verify_file(step) if step.is_file() else verify(step))
+        if has_seal(step):
+            result = verify_sealed(step)
             _print_verified(console, result)
             codes.add(_code([result]))
             continue
@@ -218,7 +225,7 @@ def _path(options: argparse.Namespace) -> int:
     if isinstance(options.dir, StoreUrl):
         return print_stored_path(options)
     if is_other_tools(options.dir):
-        return print_foreign_path(options.dir, options.which)
+        return print_foreign_path(options.dir, options.which, unread=options.unread)
     home = home_of(options.dir)
     try:
         path = (

@@ -9,12 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from parity.checkpoints import FILE, LONE, compare, describe, neutral_source, read_seal, sealed_alike, verify
+from parity.checkpoints import (
+    FILE,
+    LONE,
+    compare,
+    describe,
+    neutral_source,
+    read_seal,
+    run_of,
+    sealed_alike,
+    seems_whole,
+    verify,
+)
 from parity.checkpoints.remote import name_of
 from parity.checks import compare_runs
 from parity.cli.options import add_fail_on, local_path, on_disk, place, print_found, tolerance
 from parity.cli.report import compare_results
 from parity.convert import (
+    Comparison,
     LeafComparison,
     Tolerance,
     aligned,
@@ -101,25 +113,39 @@ def _compare_any(options: argparse.Namespace) -> int:
     """Compare two checkpoints of any formats leaf by leaf, reading both in blocks."""
     if not options.rules and _of_run(options.a) and _of_run(options.b):
         return _compare_sources(neutral_source(options.a), neutral_source(options.b), options)
-    first, second = open_any(options.a), open_any(options.b)
     if options.rules:
+        first, second = open_any(options.a), open_any(options.b)
         if FAMILIES.get(first.format, "torch") != "torch" or FAMILIES.get(second.format, "torch") != "jax":
             options.usage_error(f"--rules lead from PyTorch to JAX; A is {first.format}, B is {second.format}")
         first, second = mapped(first, read_rules(options.rules)), without_document(second)
     else:
-        first, second, note = aligned(first, second)
-        if note:
-            print(f"parity: {note}", file=sys.stderr)
+        first, second = _opened(options.a, options.b)
     return _compare_sources(first, second, options)
+
+
+def _opened(a: Path, b: Path) -> tuple[Source, Source]:
+    """Open two checkpoints of any formats under one set of names, and say what was done for that."""
+    first, second, note = aligned(open_any(a), open_any(b))
+    if note:
+        print(f"parity: {note}", file=sys.stderr)
+    return first, second
 
 
 def _compare_sources(first: Source, second: Source, options: argparse.Namespace) -> int:
     if options.bytes:
         first, second = replace(first, digests={}), replace(second, digests={})
+    found = _compared(first, second, Tolerance(options.rtol, options.atol))
+    print_found(found, print_comparison, options)
+    return _code(found)
+
+
+def _compared(first: Source, second: Source, tolerance: Tolerance) -> Comparison:
     for note in dict.fromkeys(first.notes + second.notes):
         print(f"parity: {clean(note)}", file=sys.stderr)
-    found = compare_sources(first, second, Tolerance(options.rtol, options.atol))
-    print_found(found, print_comparison, options)
+    return compare_sources(first, second, tolerance)
+
+
+def _code(found: Comparison) -> int:
     if not found.compared:
         print("parity: nothing compared: no leaf of one has the name of a leaf of the other", file=sys.stderr)
         return EXIT_CODES["empty"]
@@ -130,7 +156,8 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
     """Compare two sealed checkpoints leaf by leaf, without loading either, and print what differs.
 
     Where the seals say that every leaf is equal, and all files are there with their sizes, the seals decide and no
-    array is read. Otherwise both are verified first, to the last byte.
+    array is read. Otherwise both are verified first, to the last byte. The seal of a checkpoint of another tool names
+    no leaf, and that of a conversion arrays alone: what such a checkpoint holds is read.
 
     Args:
         a: The first.
@@ -146,7 +173,8 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
             "read, no array; --bytes reads them"
         )
         return EXIT_CODES["holds"]
-    for path in (a, b):
+    unread = by_seal and seems_whole(a) and seems_whole(b) and not (_complete(a) and _complete(b))
+    for path in () if unread else (a, b):
         result = verify(path)
         if not result.whole:
             with quoted(sys.stdout):
@@ -154,6 +182,13 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
                 for name, problem in describe(result.faults):
                     print(f"  {clean(name)}: {clean(problem)}")
             return EXIT_CODES["inconclusive" if result.unsealed else "broken"]
+    if not (_complete(a) and _complete(b)):
+        pair = _opened(a, b)
+        first, second = pair if unread else (replace(one, digests={}) for one in pair)
+        found = _compared(first, second, Tolerance())
+        with quoted(sys.stdout):
+            print_comparison(found, sys.stdout, every=False)
+        return _code(found)
     differences = _sized(compare(a, b), a, b)
     with quoted(sys.stdout):
         print_differences(differences, sys.stdout)
@@ -163,6 +198,11 @@ def compare_checkpoints(a: Path, b: Path, *, by_seal: bool = True) -> int:
 def _of_run(path: Path) -> bool:
     """Return whether a path is a sealed checkpoint of a run, whose leaves have neutral names."""
     return path.is_dir() and os.path.lexists(path / FILE) and read_seal(path).spec_hash != LONE
+
+
+def _complete(path: Path) -> bool:
+    """Return whether the seal of a directory names every leaf."""
+    return read_seal(path).complete
 
 
 def _sized(differences: list[Difference], a: Path, b: Path) -> list[Difference]:
@@ -204,8 +244,7 @@ def _kind_of(path: Path) -> ComparedKind:
         return "result of checks" if isinstance(read_result(path), CheckResult) else "file of benchmarks"
     if RunDirectory(path).exists:
         return "run"
-    place = path.resolve()
-    if os.path.lexists(path / FILE) or (place.parent.name == "checkpoints" and place.name.isdigit()):
+    if os.path.lexists(path / FILE) or (path.resolve().name.isdigit() and run_of(path) is not None):
         return "checkpoint"
     try:
         open_any(path)

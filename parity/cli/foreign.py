@@ -9,22 +9,29 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from parity.checkpoints import FILE
+from parity.checkpoints import FILE, Verified, describe, followed, run_of, seal_beside, verify, verify_file
 from parity.checkpoints.remote import name_of
-from parity.convert import choose, is_checkpoint, prove
-from parity.errors import CheckpointError
+from parity.convert import choose, is_checkpoint, prove, with_checksums
+from parity.errors import CheckpointError, DamagedError
 from parity.policy import Which
 from parity.report import clean
 from parity.results import EXIT_CODES
 from parity.runs import RunDirectory
 
-__all__ = ["is_foreign", "is_other_tools", "print_foreign_path", "verify_foreign"]
+__all__ = [
+    "checkpoints_in",
+    "has_seal",
+    "is_foreign",
+    "is_other_tools",
+    "print_foreign_path",
+    "verify_foreign",
+    "verify_sealed",
+]
 
 
 def is_foreign(path: Path) -> bool:
     """Return whether a path is a checkpoint that has no seal of ours and lies in no run of ours."""
-    parent = os.path.dirname(os.path.realpath(path))  # Path.resolve raises for a link that leads to itself
-    if os.path.lexists(path / FILE) or os.path.basename(parent) == "checkpoints" or _is_run(path):
+    if os.path.lexists(path / FILE) or run_of(path) is not None or _is_run(path):
         return False
     return path.exists() and (path.is_file() or is_checkpoint(path))
 
@@ -69,26 +76,58 @@ def verify_foreign(console: Console, path: Path) -> int:
     return EXIT_CODES["inconclusive"]
 
 
-def print_foreign_path(folder: Path, which: Which) -> int:
+def print_foreign_path(folder: Path, which: Which, *, unread: bool = False) -> int:
     """Print the best, the latest or a numbered checkpoint in a directory of another tool; why goes to stderr.
 
     Args:
         folder: The directory, which holds several checkpoints.
         which: The best, the latest, or the number in its name.
+        unread: Whether a seal is taken as it is; otherwise every byte is compared with it.
 
     Returns:
         0.
 
     Raises:
+        DamagedError: It is not what was sealed.
         CheckpointError: The directory is a checkpoint itself, or the one that was asked for cannot be told; see
             `parity.convert.choose`.
     """
     if is_checkpoint(folder) and not any(map(is_checkpoint, folder.iterdir())):
         raise CheckpointError(f"{folder} is a single checkpoint; give the directory that holds several")
     path, why = choose(folder, which)
+    if not has_seal(path):
+        state = "that it is whole is unknown: it has no seal"
+    elif unread:
+        state = "--unread did not compare it with its seal"
+    else:
+        found = verify_sealed(path)
+        if not found.whole:
+            raise DamagedError(f"{path} is not what was sealed:", describe(found.faults))
+        state = "every byte is as it was sealed"
     print(path)
-    print(f"parity: {clean(why)}; that it is whole is unknown: it has no seal", file=sys.stderr)
+    print(f"parity: {clean(why)}; {state}", file=sys.stderr)
     return 0
+
+
+def checkpoints_in(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the checkpoints of other tools that lie in a directory by themselves, and the names of all else.
+
+    A file that was sealed counts, whatever became of it.
+    """
+    entries = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
+    found = [one for one in entries if has_seal(one) or is_checkpoint(one)]
+    return found, [one.name for one in entries if one not in found]
+
+
+def has_seal(path: Path) -> bool:
+    """Return whether there is a seal in a directory, or beside a file."""
+    return os.path.lexists(path / FILE) if path.is_dir() else os.path.lexists(seal_beside(path))
+
+
+def verify_sealed(path: Path) -> Verified:
+    """Compare a checkpoint with its seal, and with the checksums that its format has."""
+    path = followed(path)
+    return with_checksums(verify(path) if path.is_dir() else verify_file(path))
 
 
 def _is_run(path: Path) -> bool:

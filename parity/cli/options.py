@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import mode_in, remote
+from parity.checkpoints import followed, mode_in, remote
 from parity.checkpoints.trees import BEST
 from parity.contract import RunPlan
 from parity.errors import RunDirectoryError, similar
@@ -109,7 +109,9 @@ def store_url(text: str) -> StoreUrl:
 
 @contextmanager
 def on_disk(given: Path | StoreUrl, which: Which = "latest", *, run: bool = False) -> Iterator[Path]:
-    """Yield where something lies on disk: a path as it is, what a URL names for the time of the block.
+    """Yield where something lies on disk: a path, or what a URL names for the time of the block.
+
+    A link to the sealed directory of a checkpoint is followed; any other path is as it is.
 
     Args:
         given: What was given.
@@ -121,7 +123,7 @@ def on_disk(given: Path | StoreUrl, which: Which = "latest", *, run: bool = Fals
         StoreError: The store refused or was not reached.
     """
     if isinstance(given, Path):
-        yield given
+        yield followed(given)
         return
     mode = mode_of_run(given) if which == "best" else None
     with remote.on_disk(given, which, mode, run=run) as path:

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from parity.checkpoints import FILE, LONE, read_seal, read_seal_beside, seal_beside
+from parity.checkpoints import FILE, LONE, read_seal, read_seal_beside, seal_beside, untouched_since
 from parity.errors import CheckpointError
 from parity.formats import Source, open_checkpoint, recognise
 
@@ -31,20 +31,24 @@ def with_seal(source: Source) -> Source:
     """Return a source with the digests of the seal that lies in it, where there is one of it alone.
 
     The names of a seal are neutral ones. They are those of the leaves for a tree that was saved as it was; the seal
-    of a run's checkpoint says more than the tree and is compared by `parity.checkpoints`.
+    of a run's checkpoint says more than the tree and is compared by `parity.checkpoints`. Where a file was written
+    after its seal, as a loop overwrites one, the digests are those of what was there before, and stay away.
     """
     beside = source.path.is_file() and os.path.lexists(seal_beside(source.path))
     if not beside and not os.path.lexists(source.path / FILE):
         return source
     seal = read_seal_beside(source.path) if beside else read_seal(source.path)
-    if seal.foreign:
-        said = "sealed after it was saved"
-        return replace(source, detail=f"{source.detail}; {said}" if source.detail else said)
-    said = f"sealed by the side {seal.side}" + (f" at step {seal.step}" if seal.step else "")
+    root, place = (source.path.parent, seal_beside(source.path)) if beside else (source.path, source.path / FILE)
+    same = untouched_since(seal, root, place)
+    by = f"by the side {seal.side}" + (f" at step {seal.step}" if seal.step else "")
+    said = f"sealed {'after it was saved' if seal.foreign else by}"
+    said += "" if same else "; files are newer than the seal, and parity verify compares them with it"
     detail = f"{source.detail}; {said}" if source.detail else said
+    if seal.foreign:
+        return replace(source, detail=detail)
     if seal.spec_hash != LONE:
         return replace(source, sealed=tuple(seal.leaves), detail=detail)
-    return replace(source, digests=dict(seal.leaves), detail=detail)
+    return replace(source, digests=dict(seal.leaves) if same else {}, detail=detail)
 
 
 def is_checkpoint(path: Path) -> bool:

@@ -15,24 +15,40 @@ from parity.formats import Key, Tree, leaf_name, number_of
 __all__ = ["note_position", "require_one_rate", "schedule_position", "steps_counted"]
 
 
-def require_one_rate(tree: Tree, optimizer: OptimizerPart) -> None:
+def require_one_rate(tree: Tree, optimizer: OptimizerPart, ledger: Ledger) -> None:
     """Check that the schedule and the optimizer have the same learning rate: both are of one position.
+
+    Of several schedules of one optimizer each has the rate that it left, and only the one that was stepped last has
+    that of the optimizer.
 
     Args:
         tree: The source.
         optimizer: Its optimizer, with the rate of each group.
+        ledger: Takes a note where another schedule explains a rate that the optimizer no longer has.
 
     Raises:
-        CheckpointError: They have not: one was saved before and one after a step.
+        CheckpointError: No schedule has it: one was saved before and one after a step, or the rate was set otherwise.
     """
     rates = _plain([group.get("lr") for group in optimizer.groups])
-    for key, one in _schedulers(tree):
-        last = one.get("_last_lr")
-        if isinstance(last, list) and len(last) == len(rates) and _plain(last) != rates:
-            raise CheckpointError(
-                f"{leaf_name(key)}: the schedule is at learning rate {_plain(last)}, the optimizer at {rates}: one "
-                "was saved before and one after a step, so neither position is the state's; save both at one step"
-            )
+    shown = {leaf_name(key): one.get("_last_lr") for key, one in _schedulers(tree)}
+    left = {name: _plain(last) for name, last in shown.items() if isinstance(last, list) and len(last) == len(rates)}
+    off = [name for name, last in left.items() if last != rates]
+    if not off:
+        return
+    if len(off) < len(left):
+        ledger.notes.append(
+            f"{', '.join(off)}: at another learning rate than the optimizer, which has that of "
+            f"{next(name for name in left if name not in off)}: that this one was stepped after it is inferred"
+        )
+        return
+    name = off[-1]
+    tops = {str(key[0]) for key, _ in _schedulers(tree)}
+    rest = ",".join(str(key) for key in tree if str(key) not in tops) if isinstance(tree, dict) else ""
+    raise CheckpointError(
+        f"{name}: the schedule is at learning rate {left[name]}, the optimizer at {rates}: one was saved before and "
+        "one after a step, so neither position is the state's, or something else set the rate; save both at one step"
+        + (f", or leave the schedule out: --keys {rest}" if rest else "")
+    )
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:

@@ -18,9 +18,11 @@ from parity.checkpoints import (
     FILE,
     FOREIGN,
     LONE,
+    RUN,
     Seal,
     describe,
     read_seal,
+    run_of,
     seal_beside,
     seal_text,
     verify,
@@ -31,10 +33,14 @@ from parity.errors import CheckpointError
 from parity.formats import leaves, recognise, steps_of
 from parity.storage import digest_files, list_files
 
-__all__ = ["FilesThen", "look", "require_foreign_seal", "require_seal", "seal_checkpoint", "write_seal"]
-
-RUN = ("spec.toml", "steps.jsonl", "latest.json")
-"""Files that lie beside `checkpoints/` in the directory of a run or of a manager of ours."""
+__all__ = [
+    "FilesThen",
+    "look",
+    "require_foreign_seal",
+    "require_seal",
+    "seal_checkpoint",
+    "write_seal",
+]
 
 
 class _MarkOfFile(NamedTuple):
@@ -91,9 +97,8 @@ def require_seal(path: Path) -> None:
     """
     if path.is_symlink():
         raise CheckpointError(f"{path} is a link; seal what it leads to: {os.path.realpath(path)}")
-    home = path.absolute().parent
-    if home.name == "checkpoints" and any(os.path.lexists(home.parent / name) for name in RUN):
-        raise CheckpointError(f"{path} belongs to {home.parent}, whose saves are sealed by the one that saves")
+    if (home := run_of(path)) is not None:
+        raise CheckpointError(f"{path} belongs to {home}, whose saves are sealed by the one that saves")
     if any(os.path.lexists(path / name) for name in RUN):
         raise CheckpointError(f"{path} is the directory of a run or a manager, whose checkpoints have seals")
     if steps := steps_of(path):

@@ -111,7 +111,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         forward.place(at, arrays, dict.fromkeys(arrays, "_".join(map(str, at))))
     optimizer = None
     if state.optimizer is not None:
-        require_one_rate(tree, state.optimizer)
+        require_one_rate(tree, state.optimizer, ledger)
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position, counted = schedule_position(tree), steps_counted(tree)
         optimizer = optimizer_tree(

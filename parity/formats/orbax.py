@@ -20,6 +20,7 @@ import numpy as np
 
 from parity.errors import CheckpointError, explain
 from parity.formats.array import Array, MappedArray, dtype_named
+from parity.formats.jax_items import filled
 from parity.formats.orbax_arrays import ItemArrays
 from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.storage import read_bytes, read_json
@@ -120,7 +121,7 @@ def open_orbax(path: Path) -> Source:
     """
     found = _ItemNotes()
     if (path / TREE).is_file():
-        return _source(path, _item(path, found), found.layouts[0], found)
+        return _source(path, filled(path, _item(path, found)), found.layouts[0], found)
     handlers = read_json(path / CHECKPOINT).get("item_handlers")
     if isinstance(handlers, str) or _holds_arrays(path):
         raise _no_description(path)
@@ -137,7 +138,7 @@ def open_orbax(path: Path) -> Source:
     for name, handler in named.items():
         if str(handler).endswith(OF_TREES) and not (items[name] / TREE).is_file():
             raise _no_description(items[name])
-    tree = {name: _any_item(entry, found) for name, entry in items.items()}
+    tree = filled(path, {name: _any_item(entry, found) for name, entry in items.items()})
     alone = len(tree) == 1 and next(iter(tree)) in ALONE
     detail = "; ".join([f"item{'s' * (len(items) > 1)} {', '.join(items)}", *found.layouts[:1]])
     return _source(path, next(iter(tree.values())) if alone else tree, detail, found)

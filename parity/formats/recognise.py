@@ -17,6 +17,7 @@ from parity.formats.deepspeed import open_deepspeed
 from parity.formats.deepspeed_shards import is_deepspeed
 from parity.formats.flax_msgpack import is_flax, is_flax_directory, open_flax, open_flax_directory, steps_of_flax
 from parity.formats.hugging_face import is_hugging_face, open_hugging_face
+from parity.formats.jax_items import is_bare_tree, open_bare_tree
 from parity.formats.mapping import read_head
 from parity.formats.megatron import (
     is_megatron,
@@ -88,6 +89,7 @@ FORMATS: tuple[Format, ...] = (
         lambda path: (path / "seal.json").is_file() and (path / "state.pt").is_file(),
         lambda path: replace(open_torch_file(path / "state.pt"), path=path),
     ),
+    Format("orbax", "jax", "a tree of this project's JAX side that is its description", is_bare_tree, open_bare_tree),
     Format("orbax", "jax", "a checkpoint of Orbax", is_orbax, open_orbax, written="side"),
     Format("flax-msgpack", "jax", "a directory of Flax", is_flax_directory, open_flax_directory, steps=steps_of_flax),
     Format(

@@ -22,12 +22,13 @@ TREE, ITEMS = "@tree", "@items"
 """Names in its scalars, as `parity.checkpoints.trees` writes them."""
 
 ALONE = "state.pt"
+SEAL = "seal.json"
 
 
 def is_torch_items(path: Path) -> bool:
     """Return whether a directory holds a tree that was saved by the PyTorch side."""
-    if not os.path.lexists(path / META) or not any(name.endswith((".pt", ".json")) for name in os.listdir(path)):
-        return False
+    if not os.path.lexists(path / META) or not set(os.listdir(path)) - {META, SEAL}:
+        return False  # the description alone is of the JAX side: PyTorch's has a file of torch.save for nothing, too
     if any(entry.is_dir() for entry in path.iterdir()):
         return False  # Orbax has directories, or files of its own
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parity import storage
-from parity.checkpoints import Neutral
+from parity.checkpoints import DESCRIPTION, Neutral
 from parity.checkpoints.trees.document import is_scalar, to_json
 from parity.checkpoints.trees.form import JointWrite, TreeForm, Written, parts_of, sealed_name
 from parity.checkpoints.trees.nodes import ArrayType, Branch, LeafNode, Node, leaves, walk
@@ -21,7 +21,7 @@ __all__ = ["META", "TREE", "TreeSnapshot", "described"]
 META = "meta.json"
 """The file of a checkpoint that describes its tree."""
 
-TREE = "@tree"
+TREE = DESCRIPTION
 ITEMS = "@items"
 """The scalars of a checkpoint that hold the description of its tree, and whether its first keys are items."""
 

@@ -1,0 +1,95 @@
+"""`verify`, `path` and `compare` on checkpoints of other tools in a folder called `checkpoints`."""
+
+from pathlib import Path
+
+import orbax.checkpoint as ocp
+import pytest
+import torch
+
+from parity.cli import main
+from tests.support.sealed import flip
+
+
+@pytest.fixture(params=["checkpoints", "saved"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder of files, as Lightning's `checkpoints` has them: its name tells nothing."""
+    folder = tmp_path / str(request.param)
+    folder.mkdir()
+    for epoch in (1, 2):
+        torch.save({"w": torch.ones(3) * epoch, "step": epoch}, folder / f"epoch={epoch}.ckpt")
+    return folder
+
+
+def test_a_file_of_another_tool_is_verified_wherever_it_lies(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(folder / "epoch=1.ckpt")]) == 4
+    assert "the CRC-32 of every record fits" in capsys.readouterr().out
+
+
+def test_each_file_of_a_folder_is_verified_and_the_rest_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "hparams.yaml").write_text("lr: 1")
+    assert main(["seal", str(folder / "epoch=1.ckpt")]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(folder)]) == 4
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines() if line[0] != " "] == ["whole", "unverified"]
+    assert "hparams.yaml" in said.err
+    (folder / "epoch=1.ckpt").write_bytes(b"")  # no longer of any format
+    assert main(["verify", str(folder)]) == 1
+    assert "damaged" in capsys.readouterr().out
+
+
+def test_path_compares_what_has_a_seal_with_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["path", str(folder), "latest"]
+    assert main(words) == 0
+    assert "it has no seal" in capsys.readouterr().err
+    assert main(["seal", str(folder / "epoch=2.ckpt")]) == 0
+    assert main(words) == 0
+    assert "every byte is as it was sealed" in capsys.readouterr().err
+    flip(folder / "epoch=2.ckpt", 300)
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert "epoch=2.ckpt is not what was sealed" in said.err
+    assert main([*words, "--unread"]) == 0
+    assert "--unread did not compare it" in capsys.readouterr().err
+
+
+def test_steps_of_orbax_are_read_wherever_they_lie(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (1, 2):
+        ocp.PyTreeCheckpointer().save(tmp_path / "checkpoints" / str(step), {"w": torch.ones(3).numpy() * step})
+    first, second = (str(tmp_path / "checkpoints" / name) for name in "12")
+    assert main(["compare", first, first]) == 0
+    assert main(["compare", first, second]) == 1
+    assert main(["verify", first]) == 4
+    assert "the form of every chunk fits" in capsys.readouterr().out
+
+
+def test_in_a_run_of_ours_an_unsealed_checkpoint_stays_unverified(tmp_path: Path) -> None:
+    ocp.PyTreeCheckpointer().save(tmp_path / "checkpoints" / "1", {"w": torch.ones(3).numpy()})
+    (tmp_path / "latest.json").write_text("{}")
+    step = str(tmp_path / "checkpoints" / "1")
+    assert main(["compare", step, step]) == 4
+
+
+def test_a_link_to_a_sealed_directory_is_followed_unless_it_lies_in_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ocp.PyTreeCheckpointer().save(tmp_path / "ckpt_5", {"w": torch.ones(3).numpy()})
+    assert main(["seal", str(tmp_path / "ckpt_5")]) == 0
+    (tmp_path / "latest").symlink_to("ckpt_5")
+    link = str(tmp_path / "latest")
+    assert main(["verify", link]) == 0
+    assert main(["inspect", link]) == 0
+    assert main(["compare", link, str(tmp_path / "ckpt_5")]) == 0
+    assert main(["convert", link, str(tmp_path / "o"), "--to", "orbax"]) == 0
+    steps = tmp_path / "run" / "checkpoints"
+    steps.mkdir(parents=True)
+    (tmp_path / "run" / "latest.json").write_text("{}")
+    (steps / "5").symlink_to(tmp_path / "ckpt_5")
+    capsys.readouterr()
+    assert main(["verify", str(steps / "5")]) == 1
+    assert "is a link" in capsys.readouterr().out
