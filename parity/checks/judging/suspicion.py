@@ -26,8 +26,9 @@ def without_effect_last(found: list[Evidence], seen: Differences) -> list[Eviden
     ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
     idle += [e for e in ahead if e not in idle]
     equal = [e for e in found if e.when == after_resume(0) and is_another_type(e.path, seen.states[:1])]
-    idle = [e for e in idle if e not in equal] + equal
-    return [e for e in found if e not in idle] + idle
+    ordered = [e for e in [*(e for e in found if e not in idle), *idle] if e not in equal]
+    here = max((at for at, e in enumerate(ordered, 1) if e.when == after_resume(0)), default=0)
+    return ordered[:here] + equal + ordered[here:]  # where nothing else differs at the resume, its type is the cause
 
 
 def of_a_beginning(e: Evidence, seen: Differences) -> int:
