@@ -7,7 +7,7 @@ import gc
 import itertools
 from functools import lru_cache
 from types import CodeType, GeneratorType
-from typing import Any
+from typing import Any, NamedTuple
 
 from parity.capture.arrays import PLAIN
 from parity.capture.registry import is_a
@@ -27,11 +27,57 @@ def delegated_to(generator: GeneratorType[Any, Any, Any]) -> GeneratorType[Any, 
         return inner if isinstance(inner, GeneratorType) else None
     if not yields_a_loop_variable(generator.gi_code, generator.gi_frame.f_lasti):
         return None
-    # those that loops are over and those that variables hold: `work = inner()`, then `for step in work`; which of
-    # several it is, nothing says
-    held = {id(one): one for one in gc.get_referents(generator) if isinstance(one, GeneratorType)}
-    only = next(iter(held.values())) if len(held) == 1 else None
-    return only if only is not None and _holds_more_than_numbers(only) else None
+    code, held = generator.gi_code, [one for one in gc.get_referents(generator) if hasattr(type(one), "__next__")]
+    around = _loops_around(code, generator.gi_frame.f_lasti)
+    iterators = _without_variables(held, generator)
+    if around is not None and len(iterators) == len(around.targets):
+        found = [iterators[around.at]]
+    else:  # a loop in an `except` clause is not told from those before it; which of several it is, nothing says
+        found = list({id(one): one for one in held if isinstance(one, GeneratorType)}.values())
+    only = found[0] if len(found) == 1 else None
+    return only if isinstance(only, GeneratorType) and _holds_more_than_numbers(only) else None
+
+
+def _without_variables(held: list[Any], generator: GeneratorType[Any, Any, Any]) -> list[Any]:
+    """Return the iterators of a generator's loops, the outermost first: the collector sees its variables before them.
+
+    `for step in range(9): yield step` leaves nothing to the one generator that a variable holds, such as its data.
+    """
+    code, local, rest = generator.gi_code, generator.gi_frame.f_locals, list(held)
+    for name in code.co_varnames:
+        at = next((at for at, one in enumerate(rest) if one is local.get(name)), None)
+        if at is not None and name not in code.co_cellvars:
+            del rest[at]
+    return rest
+
+
+class _LoopsAround(NamedTuple):
+    """The loops that a yield is in."""
+
+    targets: list[Any]
+    """The variable of each, the outermost first."""
+    at: int
+    """Which of them has the variable that is yielded."""
+
+
+@lru_cache(maxsize=512)
+def _loops_around(code: CodeType, lasti: int) -> _LoopsAround | None:
+    """Return the loops around a yield of a variable; None where it is that of none of them."""
+    found = list(dis.get_instructions(code))
+    at = _place_of_yield(found, lasti)
+    pairs = [(one, after) for one, after in itertools.pairwise(found) if one.opname == "FOR_ITER"]
+    targets = [_names(after)[0] for one, after in pairs if one.offset < found[at].offset < one.argval]
+    name = _names(found[at - 1])[-1]
+    if at < 1 or name not in targets:
+        return None
+    return _LoopsAround(targets, len(targets) - 1 - targets[::-1].index(name))
+
+
+def _place_of_yield(found: list[dis.Instruction], lasti: int) -> int:
+    """Return which instruction a generator is suspended at; before the first where that is no yield."""
+    at = next((n for n, one in enumerate(found) if one.offset >= lasti), 0)
+    at -= found[at].opname != "YIELD_VALUE"
+    return at if at > 0 and found[at].opname == "YIELD_VALUE" else 0
 
 
 @lru_cache(maxsize=512)
@@ -51,9 +97,8 @@ def yields_a_loop_variable(code: CodeType, lasti: int) -> bool:
         (1, True)
     """
     found = list(dis.get_instructions(code))
-    at = next((n for n, one in enumerate(found) if one.offset >= lasti), 0)
-    at -= found[at].opname != "YIELD_VALUE"
-    if at < 1 or found[at].opname != "YIELD_VALUE" or "LOAD_" not in found[at - 1].opname:
+    at = _place_of_yield(found, lasti)
+    if at < 1 or "LOAD_" not in found[at - 1].opname:
         return False
     # Python 3.13 has one instruction for a store and a load in one line, with both names
     targets = {_names(after)[0] for one, after in itertools.pairwise(found) if one.opname == "FOR_ITER"}

@@ -50,7 +50,35 @@ def nested(inner: Iterable[int]) -> Iterator[int]:
             yield step
 
 
-@pytest.mark.parametrize("outer", [in_two_lines, in_one_line, closed_over, delegates])
+def by_a_variable(inner: Iterable[int]) -> Iterator[int]:
+    rows, work, more = trains(), inner, 1
+    for step in work:  # noqa: UP028
+        yield step
+    print(rows, more)
+
+
+def beside_data(inner: Iterable[int]) -> Iterator[int]:
+    data = iter(inner)
+    for step in range(3):
+        yield step
+        next(data)
+
+
+def beside_closed_data(inner: Iterable[int]) -> Iterator[int]:
+    data = iter(inner)
+    draws = lambda: next(data)  # noqa: E731
+    for q in range(3):
+        yield q
+        draws()
+
+
+def within_data(inner: Iterable[int]) -> Iterator[int]:
+    for step in range(3):
+        for _ in inner:
+            yield step
+
+
+@pytest.mark.parametrize("outer", [in_two_lines, in_one_line, closed_over, delegates, nested, by_a_variable])
 def test_one_that_passes_on_what_another_yields(outer: Any) -> None:
     inner = trains()
     suspended = outer(inner)
@@ -58,7 +86,11 @@ def test_one_that_passes_on_what_another_yields(outer: Any) -> None:
     assert delegated_to(suspended) is inner
 
 
-@pytest.mark.parametrize(("outer", "inner"), [(computes, trains), (nested, trains), (in_two_lines, counts)])
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [(computes, trains), (in_two_lines, counts), (within_data, trains),
+     (beside_data, trains), (beside_closed_data, trains)],
+)  # fmt: skip
 def test_one_that_does_its_own_or_reads_a_feed_of_numbers(outer: Any, inner: Any) -> None:
     suspended = outer(inner())
     next(suspended)

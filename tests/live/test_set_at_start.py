@@ -1,8 +1,11 @@
 """Which process wrote a file, by its number or by a list that it adds itself to, is no loss; a count is one."""
 
+import importlib.util
+import inspect
 import json
 import pickle
 import sqlite3
+import sys
 from contextlib import closing
 
 import numpy as np
@@ -12,6 +15,7 @@ import parity
 from parity.capture.arrays import array_leaf
 from parity.checks.judging.set_at_start import SetAtStart
 from parity.checks.running.lines import line_leaves
+from tests.corpus.rename import renamed
 
 
 def train(folder, steps=12, *, kind="", lost=""):
@@ -81,6 +85,42 @@ def test_a_count_that_steps_change_is_none_of_the_process_though_one_higher():
 def test_a_list_that_a_step_may_add_to_is_none_of_the_process():
     found = _checked(kind="steps")
     assert found.verdict == "broken", found.text()
+
+
+@pytest.fixture(params=[1, 2])
+def checked_renamed(request, tmp_path, monkeypatch):
+    """Return what checks the trainer under random names, which says how its options are called there."""
+    path = tmp_path / "begun_by_others.py"
+    head = "import json\nimport pickle\nimport sqlite3\nfrom contextlib import closing\n\nimport numpy as np\n\n"
+    path.write_text(renamed(head + inspect.getsource(train), request.param), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    made = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, path.stem, made)
+    spec.loader.exec_module(made)
+    other = next(one for one in vars(made).values() if getattr(one, "__module__", "") == path.stem)
+    kind_is, lost_is = list(inspect.signature(other).parameters)[2:]
+
+    def checked(kind, lost=""):
+        scenarios = "kill" if lost else "quick"
+        options = {kind_is: kind, lost_is: lost}
+        return parity.resumes(other, steps=12, stop_at=9, mode="inline", scenarios=scenarios, options=options)
+
+    assert not {"own", "entries", "tallies", "kind"} & {*other.__code__.co_varnames}
+    return checked
+
+
+@pytest.mark.parametrize("kind", ["", "list", "array", "line", "table"])
+def test_it_is_listed_whatever_it_is_called(checked_renamed, kind):
+    found = checked_renamed(kind)
+    assert found.verdict == "holds", found.text()
+    assert len(found.bookkeeping) >= len(_checked(kind=kind).bookkeeping) > 0
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("", "speed"), ("list", "speed"), ("tally", "tallies"), ("steps", "")])
+def test_what_was_lost_is_one_whatever_it_is_called(checked_renamed, kind, lost):
+    found = checked_renamed(kind, lost)
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].expected == _checked(kind=kind, lost=lost).suspects[0].expected, found.text()
 
 
 def test_an_array_in_a_file_is_a_list_by_all_of_its_numbers():

@@ -78,6 +78,8 @@ class Outcome:
     bookkeeping: list[Evidence] = field(default_factory=list)
     earliest: list[Evidence] = field(default_factory=list)
     """What differed first and is taken by code: the cause, if nothing but a file or a result is broken."""
+    beginnings: frozenset[str] = frozenset()
+    """Paths of those that every resume makes so: where a process began, a cache."""
     written_again: list[tuple[Evidence, frozenset[str]]] = field(default_factory=list)
     """What was set anew, with the files that this step alone wrote: the cause, if these are broken."""
     notes: list[str] = field(default_factory=list)

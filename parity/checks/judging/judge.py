@@ -11,7 +11,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.judging.choices import choices_of
@@ -47,7 +46,12 @@ from parity.checks.judging.ordering import (
 )
 from parity.checks.judging.otherwise import differs_otherwise
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
-from parity.checks.judging.suspicion import with_sources, without_effect_last
+from parity.checks.judging.suspicion import (
+    is_another_type,
+    of_a_beginning,
+    with_sources,
+    without_effect_last,
+)
 from parity.checks.judging.ties import parted_ties
 from parity.checks.running import Mark, Trace
 
@@ -249,7 +253,7 @@ def _judge_states(
             # at the resume itself, what the first step sets is not there yet
             gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
             open_to = item.path not in uninterrupted.streams and not seen.is_a_length(item.path)
-            open_to = open_to and not _is_another_type(item.path, seen)
+            open_to = open_to and not is_another_type(item.path, states)
             decided = open_to and _decides(item, uninterrupted, there=bool(gone))
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(item)
@@ -264,7 +268,7 @@ def _judge_states(
         replaced, unsure = seen.replaced_later(derived)
         for item, replaced_at in replaced:
             whole = seen.held_by(item)
-            open_to = not seen.is_a_length(item.path) and not _is_another_type(item.path, seen)
+            open_to = not seen.is_a_length(item.path) and not is_another_type(item.path, states)
             decided = open_to and _decides(whole, uninterrupted, there=whole != item)
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(whole)
@@ -281,6 +285,9 @@ def _judge_states(
         out.earliest = earliest(seen.states, seen.found, uninterrupted) or others
         if all(e.when != after_resume(0) for e in out.earliest):
             out.earliest = differs_otherwise(states, seen.found, uninterrupted) + out.earliest
+        for some in (out.differs, out.earliest):
+            some.sort(key=lambda e: of_a_beginning(e, seen))
+        out.beginnings = frozenset(e.path for e in out.earliest if of_a_beginning(e, seen))
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
         if out.broken or out.deciding or out.asked or resumed.end in ("failed", "lost"):
             out.first = (at, 0)
@@ -305,26 +312,6 @@ def _is_set_next(path: str, marks: Sequence[Mark], at: int) -> bool:
     """Return whether the step after a mark of the uninterrupted run changes a value."""
     now, later = (mark.snapshot.leaves.get(path) for mark in (marks[at], marks[min(at + 1, len(marks) - 1)]))
     return now is not None and later is not None and not now.same(later)
-
-
-def _is_another_type(path: str, seen: Differences) -> bool:
-    """Return whether both runs have the same number there all the time, of other types: 1 as a float, from an array.
-
-    No condition tells them apart by comparing; where the type matters, something else comes to differ.
-    """
-    pairs = [(both.left.leaves.get(path), both.right.leaves.get(path)) for both in seen.states]
-    there = [(a, b) for a, b in pairs if a is not None and b is not None and not a.same(b)]
-    return bool(there) and all(_number(a) is not None and _number(a) == _number(b) for a, b in there)
-
-
-def _number(leaf: Leaf) -> Fraction | None:
-    """Return the exact value of a plain number; None of anything else, a text of digits too."""
-    if leaf.role != "scalar" or leaf.kind in ("str", "bytes"):
-        return None
-    try:
-        return Fraction(leaf.digest)
-    except (ValueError, ZeroDivisionError):
-        return None
 
 
 def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bool:

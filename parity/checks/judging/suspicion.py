@@ -5,13 +5,16 @@ A generator that has not begun, an iterator that has skipped and what is made ah
 
 from __future__ import annotations
 
-from parity.capture import NOT_BEGUN
+from collections.abc import Sequence
+from fractions import Fraction
+
+from parity.capture import NOT_BEGUN, Leaf
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import Evidence, TwoStates, after_resume
-from parity.checks.judging.later_steps import is_made_again
+from parity.checks.judging.later_steps import is_filled_otherwise, is_made_again
 from parity.checks.judging.ordering import holders_of, identifiers
 
-__all__ = ["with_sources", "without_effect_last"]
+__all__ = ["is_another_type", "of_a_beginning", "with_sources", "without_effect_last"]
 
 
 def without_effect_last(found: list[Evidence], seen: Differences) -> list[Evidence]:
@@ -22,7 +25,24 @@ def without_effect_last(found: list[Evidence], seen: Differences) -> list[Eviden
     ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
     ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
     idle += [e for e in ahead if e not in idle]
-    return [e for e in found if e not in idle] + idle
+    equal = [e for e in found if e.when == after_resume(0) and is_another_type(e.path, seen.states[:1])]
+    ordered = [e for e in [*(e for e in found if e not in idle), *idle] if e not in equal]
+    here = max((at for at, e in enumerate(ordered, 1) if e.when == after_resume(0)), default=0)
+    return ordered[:here] + equal + ordered[here:]  # where nothing else differs at the resume, its type is the cause
+
+
+def of_a_beginning(e: Evidence, seen: Differences) -> int:
+    """Return whether, and how surely, every resume makes something so; 0 where it may be lost.
+
+    A number that no step changes often tells where a process began, and a table that steps fill again as it was is a
+    cache. Where training is the same, what a file shows follows from what else was lost, if from anything.
+    """
+    if e.when != after_resume(0):
+        return 0
+    if is_another_type(e.path, seen.states[:1]):
+        return 3
+    is_number = e.component == e.path and seen.states[0].leaf(e.path).role == "scalar"
+    return 2 if is_number and e.path not in seen.uninterrupted.changing else int(is_refilled(e.path, seen.states))
 
 
 def with_sources(found: list[Evidence], seen: Differences) -> list[Evidence]:
@@ -37,6 +57,46 @@ def with_sources(found: list[Evidence], seen: Differences) -> list[Evidence]:
     return out
 
 
+def is_refilled(path: str, states: Sequence[TwoStates]) -> bool:
+    """Return whether an element is of a table that steps fill again, as far as they do with the same elements.
+
+    Args:
+        path: Path of the element, or of the table's length.
+        states: What both runs hold, from the resume on.
+    """
+    table = path.removesuffix(".len") if path.endswith(".len") else path[: max(path.rfind("["), 0)]
+    if not table or is_filled_otherwise(table, states):
+        return False
+    begun, start = states[0].right.leaves, f"{table}["
+    if any(one.startswith(start) for one in begun):
+        return False  # a part of it was restored
+    return any(one in both.left.leaves for both in states[1:] for one in both.right.leaves if one.startswith(start))
+
+
+def is_another_type(path: str, states: Sequence[TwoStates]) -> bool:
+    """Return whether both runs have the same number there all the time, of other types: 1 as a float, from an array.
+
+    No condition tells them apart by comparing; where the type matters, something else comes to differ.
+
+    Args:
+        path: A path that differs at the resume.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+    """
+    pairs = [(both.left.leaves.get(path), both.right.leaves.get(path)) for both in states]
+    there = [(a, b) for a, b in pairs if a is not None and b is not None and not a.same(b)]
+    return bool(there) and all(_number(a) is not None and _number(a) == _number(b) for a, b in there)
+
+
+def _number(leaf: Leaf) -> Fraction | None:
+    """Return the exact value of a plain number; None of anything else, a text of digits too."""
+    if leaf.role != "scalar" or leaf.kind in ("str", "bytes"):
+        return None
+    try:
+        return Fraction(leaf.digest)
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
 def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
     """Return whether a variable of a generator is not there yet, which another one of it is: it has not begun."""
     leaf, right = both.left.leaves.get(path), both.right.leaves
@@ -45,8 +105,9 @@ def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
         return False
     if path not in right:
         return any(p.startswith(owners) and one.role == "position" for p, one in right.items())
-    if path.endswith(".at") and right[path].digest == NOT_BEGUN:
-        return leaf.digest != NOT_BEGUN
+    places = [(both.left.leaves.get(f"{owner}at"), right.get(f"{owner}at")) for owner in owners]
+    if any(a is not None and b is not None and a.digest != NOT_BEGUN == b.digest for a, b in places):
+        return True  # what it was given, too, such as how much it is to skip
     loops = f"{owners[-1]}for["  # what it iterates over is on its stack as soon as it has begun
     return any(p.startswith(loops) for p in both.left.leaves) and not any(p.startswith(loops) for p in right)
 

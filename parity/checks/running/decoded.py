@@ -1,7 +1,7 @@
 """What a run left in its folder, as leaves: every file, decoded where that is possible without running anything.
 
 A file's name decides nothing. It is read as what it is: a checkpoint that an adapter knows, arrays of NumPy, a pickle
-(as data), JSON, text line by line, the members of an archive; of all else the bytes.
+(as data), what `marshal` wrote, JSON, text line by line, the members of an archive; of all else the bytes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from parity.checks.running.containers import (
 )
 from parity.checks.running.folder import hidden, list_folder
 from parity.checks.running.lines import IN_ORDER, in_order, line_leaves, with_signs
+from parity.checks.running.marshalled import is_marshalled, read_marshalled
 from parity.errors import ParityError
 from parity.storage import digest_range
 
@@ -183,6 +184,8 @@ def _decoded(data: bytes) -> Any:
     if data[:1] == b"\x80" and data[-1:] == b".":
         pieces = pieces_of_pickles(data)
         return _unpickled(data) if len(pieces) == 1 else [_or_bytes(one) for one in pieces]
+    if is_marshalled(data) and (found := read_marshalled(data)) is not None:
+        return found
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
