@@ -63,6 +63,10 @@ class Lane:
     seconds: float = 0.0
     gradients: dict[int, Mapping[str, NDArray[np.float64]]] = field(default_factory=dict)
     """Of its own loss before a step, where causes asked for them."""
+    lift: bool = False
+    """Whether its casts are left out, as of `parity.contract.TrainerProbe.begin`."""
+    kept: Mapping[str, float] = field(default_factory=dict)
+    """What slots keep of themselves at each update, where that is known already."""
 
     def advance(self, step: int) -> None:
         """Make the update of a step, and keep the state after it."""
@@ -76,9 +80,31 @@ class Lane:
         """Keep the state as it is; what lies more than `AHEAD` + 2 steps back is dropped, but for the first."""
         view = self.run.view()  # type: ignore[attr-defined]
         self.moments.append(self._settled(SlotMoment(loss, view, slots_of(view, self.trainer.model))))
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop the state that lies more than `AHEAD` + 2 steps back."""
         old = len(self.moments) - AHEAD - 3
         if old > 1:
             self.moments[old] = SlotMoment(self.moments[old].loss, StateView({}), {})
+
+    def is_set(self, at: int) -> bool:
+        """Return whether the parameters are set from a slot at an update, as from the slow ones of a lookahead.
+
+        Args:
+            at: The update, of which both ends are kept.
+        """
+        before, after = self.moments[at - 1].slots, self.moments[at].slots
+        params = after[MODEL].keys() - self.trainer.model.statistics
+        for slot, held in after.items():
+            old = before.get(slot, {})
+            if slot == MODEL or not params <= held.keys() & old.keys():
+                continue
+            if all(np.array_equal(held[leaf], after[MODEL][leaf]) for leaf in params) and any(
+                not np.array_equal(old[leaf], held[leaf]) for leaf in params) and not all(
+                np.array_equal(old[leaf], before[MODEL][leaf]) for leaf in params):  # fmt: skip
+                return True
+        return False
 
     def settle(self, given: Mapping[str, NDArray[np.float64]]) -> None:
         """Decide which slots are the model itself, from the first moments.
@@ -139,7 +165,7 @@ def begin_lanes(pairing: Pairing, first: PortTrainer, second: PortTrainer, value
             start = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") if zeros or np.any(v) else v
                      for leaf, v in values.items()}  # fmt: skip
         for trainer, is_second in ((first, False), (second, True)):
-            lane = Lane(trainer, is_second, seed > 0)
+            lane = Lane(trainer, is_second, seed > 0, lift=lift)
             lane.run = trainer.probe.begin(pairing.over(start) if is_second else start, lift=lift)
             lane.keep(float("nan"))
             lanes.append(lane)

@@ -95,7 +95,7 @@ def _rebased(lane: Lane, before: int, kept: dict[str, float]) -> Lane:
     ]  # fmt: skip
     gradients = {step - before: one for step, one in lane.gradients.items() if step >= before}
     trainer = cast(PortTrainer, _LaterTrainer(lane.trainer, before))
-    return replace(lane, trainer=trainer, moments=moments, gradients=gradients)
+    return replace(lane, trainer=trainer, moments=moments, gradients=gradients, kept=kept)
 
 
 def _less(held: LeafArrays, base: LeafArrays, share: float) -> LeafArrays:

@@ -53,6 +53,10 @@ class _AscendedTrainer:
         """Return what has the loss."""
         return self
 
+    def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> Any:
+        """Return a run of the trainer itself."""
+        return self.trainer.probe.begin(values, lift=lift)
+
     def loss(self, values: Mapping[str, NDArray[np.float64]], batch: Any) -> Any:
         """Return loss and gradients at the point up the gradient."""
         gradients = self.trainer.probe.loss(values, batch).gradients

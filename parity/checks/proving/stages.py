@@ -12,6 +12,7 @@ from parity.checks.proving.batches import compare_batches
 from parity.checks.proving.dropouts import compare_dropouts
 from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
 from parity.checks.proving.initial import compare_starts
+from parity.checks.proving.later_losses import later_loss_cause
 from parity.checks.proving.lockstep import AHEAD
 from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
@@ -230,7 +231,7 @@ class Proving:
         self.notes += notes
         walk = self.walked
         if walk.what and not self.told and not walk.clouded:
-            self.told = update_cause(walk)
+            self.told = later_loss_cause(walk) or update_cause(walk)
         if walk.what and (walk.done == 1 or any(since == 1 for since, _ in walk.suspects.values())):
             return self._parted(walk, "update")
         if walk.lost:
