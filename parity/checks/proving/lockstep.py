@@ -88,23 +88,35 @@ class Lane:
         if old > 1:
             self.moments[old] = SlotMoment(self.moments[old].loss, StateView({}), {})
 
-    def is_set(self, at: int) -> bool:
-        """Return whether the parameters are set from a slot at an update, as from the slow ones of a lookahead.
+    def set_from(self, at: int) -> str:
+        """Return the slot that the parameters are set from at an update, as from the slow ones of a lookahead.
 
         Args:
             at: The update, of which both ends are kept.
         """
+        before = self.moments[at - 1].slots
+        for slot in self.equal_slots(at):
+            if any(not np.array_equal(before[slot][leaf], before[MODEL][leaf]) for leaf in before[slot]):
+                return slot
+        return ""
+
+    def equal_slots(self, at: int) -> list[str]:
+        """Return the slots that moved at an update and are the parameters after it.
+
+        Args:
+            at: The update.
+        """
         before, after = self.moments[at - 1].slots, self.moments[at].slots
-        params = after[MODEL].keys() - self.trainer.model.statistics
+        params = after.get(MODEL, {}).keys() - self.trainer.model.statistics
+        found = []
         for slot, held in after.items():
             old = before.get(slot, {})
-            if slot == MODEL or not params <= held.keys() & old.keys():
+            if slot == MODEL or not params or not params <= held.keys() & old.keys():
                 continue
-            if all(np.array_equal(held[leaf], after[MODEL][leaf]) for leaf in params) and any(
-                not np.array_equal(old[leaf], held[leaf]) for leaf in params) and not all(
-                np.array_equal(old[leaf], before[MODEL][leaf]) for leaf in params):  # fmt: skip
-                return True
-        return False
+            same = all(np.array_equal(held[leaf], after[MODEL][leaf]) for leaf in params)
+            if same and any(not np.array_equal(old[leaf], held[leaf]) for leaf in params):
+                found.append(slot)
+        return found
 
     def settle(self, given: Mapping[str, NDArray[np.float64]]) -> None:
         """Decide which slots are the model itself, from the first moments.

@@ -21,10 +21,12 @@ from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lion_forms import sign_cause
 from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.lookaheads import lookahead_cause
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.move_form_causes import kept_ascent_cause, move_forms_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.projections import projection_cause
+from parity.checks.proving.rate_series import parted_rates_cause
 from parity.checks.proving.rebased import rebased_walk
 from parity.checks.proving.recurrences import (
     ahead_cause,
@@ -73,7 +75,7 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         walk: Two trainers up to the update after which something parts.
         first: The update after which a slot parts.
     """
-    if cause := projection_cause(walk):
+    if cause := projection_cause(walk) or lookahead_cause(walk):
         return cause
     if first == 1 and (
         cause := frozen_cause(walk)
@@ -110,7 +112,10 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         and (cause := largest_cause(walk) or clipped_norm_cause(walk) or move_forms_cause(walk))
     ):
         return cause
-    return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
+    return (
+        rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
+        or parted_rates_cause(walk)
+    )  # fmt: skip
 
 
 def _later_gradient_cause(walk: TwoWalks) -> str:
