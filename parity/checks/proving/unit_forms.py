@@ -55,6 +55,8 @@ class GradientForm:
     """Share of the parameters that is added (L2), where it is a part of the form."""
     decayed: frozenset[str] = frozenset()
     """Leaves to which it is added."""
+    weights: tuple[float, ...] = ()
+    """Of parts of the batch, where it is a sum of their gradients."""
     added: bool = False
     """Whether a share of the parameters is added to what was clipped, of whatever strength."""
 

@@ -28,6 +28,7 @@ from parity.checks.proving.moves import move_cause
 from parity.checks.proving.projections import projection_cause
 from parity.checks.proving.rate_series import parted_rates_cause
 from parity.checks.proving.rebased import rebased_walk
+from parity.checks.proving.rectified import rectified_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
     another_gradient_cause,
@@ -37,7 +38,7 @@ from parity.checks.proving.recurrences import (
 )
 from parity.checks.proving.schedule_forms import moving_momentum
 from parity.checks.proving.second_moment_forms import second_moment_forms_cause
-from parity.checks.proving.seen_through import through_ascent
+from parity.checks.proving.seen_through import through_ascent, through_parts
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
@@ -64,6 +65,8 @@ def update_cause(walk: TwoWalks) -> str:
     first = min((since for since, _ in walk.suspects.values()), default=walk.done)
     if walk.what == "loss" and first >= walk.done and (cause := _loss_cause(walk)):
         return cause  # slots that part at this update follow a loss that had parted before them
+    if (parted := through_parts(walk)) is not None:
+        return _of_gradients(parted, first)
     above = through_ascent(walk)
     return _of_gradients(walk, first) if above is None else kept_ascent_cause(walk) or _of_gradients(above, first)
 
@@ -113,7 +116,7 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
     ):
         return cause
     return (
-        rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
+        rate_inside_cause(walk) or rectified_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
         or parted_rates_cause(walk)
     )  # fmt: skip
 
