@@ -52,10 +52,12 @@ def sign_rate(update: SeenUpdate, leaf: str) -> float | None:
         update: One update of a run.
         leaf: One with several elements.
     """
-    for held in update.held.values():
-        u, p, g, m = (one[leaf].ravel() for one in (update.move, update.before, update.gradient, held))
-        signs = _signs(u, p, g, m) if u.size >= FEWEST else None
-        parts = None if signs is None else fitted([signs, p], u, FIT)
+    u, p = update.move[leaf].ravel(), update.before[leaf].ravel()
+    if u.size < 2 * FEWEST:
+        return None
+    # what a decay takes of an element is less than its rate: the move has the sign, whatever the mix was
+    for columns in ([-np.sign(u)], [-np.sign(u), p]):
+        parts = fitted(columns, u, FIT)
         if parts is not None:
             return abs(parts[0])
     return None

@@ -96,7 +96,7 @@ class Lane:
         """
         before = self.moments[at - 1].slots
         for slot in self.equal_slots(at):
-            if any(not np.array_equal(before[slot][leaf], before[MODEL][leaf]) for leaf in before[slot]):
+            if any(not np.array_equal(one, before[MODEL][leaf]) for leaf, one in before.get(slot, {}).items()):
                 return slot
         return ""
 
@@ -110,7 +110,8 @@ class Lane:
         params = after.get(MODEL, {}).keys() - self.trainer.model.statistics
         found = []
         for slot, held in after.items():
-            old = before.get(slot, {})
+            # what is the very arrays of the parameters at the start is a slot of its own after one update
+            old = before.get(slot, before.get(MODEL, {}) if at == 1 else {})
             if slot == MODEL or not params or not params <= held.keys() & old.keys():
                 continue
             same = all(np.array_equal(held[leaf], after[MODEL][leaf]) for leaf in params)
