@@ -156,8 +156,12 @@ def _set_rate(lane: Lane, form: MoveForm, way: MoveWay, update: SeenUpdate, leaf
     p = update.before[leaf].ravel()
     epsilon = form.epsilons[max(form.epsilons)]
     columns = [p - before, tops[0] / divisor_of(way, under, epsilon), p]
+    large = under >= np.median(under)  # an epsilon, which moves with bias corrections, hardly shows there
     for used in (columns[:2], columns):
-        if p.size > len(used) and (parts := fitted(used, after - before, SAME)) is not None and parts[0]:
+        if int(large.sum()) <= len(used):
+            continue
+        parts = fitted([one[large] for one in used], (after - before)[large], SAME)
+        if parts is not None and parts[0]:
             return -parts[1] / parts[0]
     return None
 
