@@ -30,7 +30,7 @@ def rates(function, count=12):  # type: ignore[no-untyped-def]
     (warm(4), warm(4, 0), "a constant rate: a linear warm-up of 3 updates from 0.0025, +0.0025 each here; "
                           "a linear warm-up of 4 updates from 0, +0.0025 each there"),
     (rooted(0), rooted(1), "one over a root: a linear warm-up of 4 updates from 0.0008, +0.0008 each, of the update "
-                           "+0 here; a linear warm-up of 5 updates from 0.0008, +0.0008 each, of the update -1 there"),
+                           "+0 here; a linear warm-up of 5 updates from 0.0008, +0.0008 each, of the update -1"),
     (poly(1.0), poly(2.0, 16), "a line, from 0.01, -0.001 at each update here; a power of 2, from 0.01, over 16 up"),
     (warm_cosine(16), warm_cosine(12), "a cosine: over 13 updates here; over 9 updates there"),
     (cosine(10), cosine(10, top=0.02), ""),

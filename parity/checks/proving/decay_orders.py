@@ -1,4 +1,4 @@
-"""Decay that is added to the gradient (L2) before it is clipped, or after that: told by what the clipping holds to one.
+"""Decay that is added to the gradient (L2) before it is clipped, or after that: by what clipping holds to one norm.
 
 Clipped before, the norm of each part of the gradient is the limit, and decay comes on top of it; clipped after, the
 norm of gradient and decay together is. Where all are scaled by one number, the shares of several updates tell it.
@@ -48,7 +48,7 @@ def before_clip_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm
 
 
 def _share(update: SeenUpdate, seen: LeafArrays, leaves: frozenset[str]) -> float | None:
-    """Return how much of the parameters is beside the gradient, the same in all leaves that show it; None where not."""
+    """Return how much of the parameters is beside the gradient, one share in all leaves that show it."""
     top = max(float(np.abs(np.asarray(seen[leaf])).max(initial=0.0)) for leaf in update.gradient)
     shares: dict[str, float] = {}
     for leaf in leaves:

@@ -1,7 +1,7 @@
 """The rates of all updates of a trainer and its port, from the first one on: both are run once more for that.
 
-A walk keeps few states, from which a schedule is not told. Each rate is read off the moves of its own run, by the form
-that its moves have; what is set from an average at an update, as by a lookahead, has no rate there.
+A walk keeps few states, from which a schedule is not told. Each rate is read off the moves of its own run, by their
+form; what is set from an average at an update, as by a lookahead, is followed on its way to the parameters.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _rates(walk: TwoWalks, at: int, corrected: bool) -> dict[int, float] | None:
 
 
 def _set_rate(lane: Lane, form: MoveForm, way: MoveWay, update: SeenUpdate, leaf: str) -> float | None:
-    """Return the rate of an update at which the parameters are set from a slot that goes a share of the way to them."""
+    """Return the rate of an update at which the parameters are set from a slot that goes part of the way to them."""
     slot = lane.set_from(update.at)
     if not slot or form.mixed:
         return None

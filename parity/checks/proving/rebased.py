@@ -1,8 +1,7 @@
 """Walks as seen from a later update on: that at which gradients first part, as where a clipping begins to act there.
 
-Both runs are at one point before it, their moments too. What these held by then is taken off, as much as each keeps of
-itself, so that the moments hold what they would have begun with there; causes of first updates are looked for once
-more.
+Both runs are at one point before it, their moments too. What these held by then is taken off, as much as each keeps
+of itself, so that they hold what they would have begun with there; causes of first updates are looked for once more.
 """
 
 from __future__ import annotations

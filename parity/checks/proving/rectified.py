@@ -61,4 +61,4 @@ def _length(walk: TwoWalks, at: int, slots: tuple[str, str]) -> str:
     length = 2 / (1 - kept) - 1 - 2 * done * kept**done / (1 - kept**done)
     if not 4.0 < length <= 5.0:
         return ""  # no threshold that is known lies beside it
-    return f": its average is {length:.4g} long at this update, of which PyTorch asks more than 5 and the paper than 4"
+    return f": its average is {length:.4g} long at this update, PyTorch asks more than 5, the paper than 4"

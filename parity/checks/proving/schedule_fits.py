@@ -86,9 +86,8 @@ def _warm(r: Rates64, over: int, top: float) -> dict[str, str] | None:
         return {}
     rise = r[: over + 1]
     step = float(rise[1] - rise[0])
-    if over > 1 and float(np.abs(np.diff(rise[:over]) - step).max()) > FIT * top:
-        if over > 2 or step:
-            return None
+    if over > 2 and float(np.abs(np.diff(rise[:over]) - step).max()) > FIT * top:
+        return None
     if over == 1:
         return {"warm-up": f"update 1 at {r[0]:.6g}"} if r[0] < r[1] * (1 - FIT) else None
     if step > FIT * top and over + 1 < len(r) and all(abs(r[at + 1] - r[at] - step) <= FIT * top
@@ -117,7 +116,8 @@ def _bodies(r: Rates64, top: float, over: int) -> Iterator[FittedSchedule]:
         yield FittedSchedule("a line", {"rate": f"from {r[0]:.6g}", "slope": f"{steps[0]:+.6g} at each update"})
         return
     if (r > 0.0).all() and float(np.ptp(np.diff(np.log(r)))) <= 4 * FIT:
-        yield FittedSchedule("an exponential", {"rate": f"from {r[0]:.6g}", "factor": f"times {r[1] / r[0]:.6g} each"})
+        yield FittedSchedule("an exponential", {"rate": f"from {r[0]:.6g}",
+                                                "factor": f"times {r[1] / r[0]:.6g} each"})  # fmt: skip
         return
     if (r > 0.0).all() and len(moved) <= (len(r) - 1) // 2 and not (np.diff(moved) == 1).any():
         factors = sorted({f"{r[at + 1] / r[at]:.6g}" for at in moved})
@@ -160,10 +160,11 @@ def _shapes(n: Rates64, over: int) -> Iterator[tuple[str, list[str], Rates64]]:
             yield f"a power of {power:g}", words, (1 - np.minimum(share, 1.0)) ** power
     offsets = [*range(1, 41)]
     # of the update, counted from 1 from the first one on, and a number
-    yield "one over a root", [f"of the update {one - 1 - over:+d}" for one in offsets], np.array([(n + one) ** -0.5
-                                                                                       for one in offsets])  # fmt: skip
+    yield "one over a root", [f"of the update {one - 1 - over:+d}" for one in offsets], np.array(
+        [(n + one) ** -0.5 for one in offsets])  # fmt: skip
     drops = np.unique(np.concatenate([np.arange(1, 21) / 100, np.arange(1, 11) / 10, [0.001, 0.005]]))
-    yield "one over a line", [f"of 1 and {one:g} times the count" for one in drops], 1 / (1 + drops[:, None] * n[None])
+    words = [f"of 1 and {one:g} times the count" for one in drops]
+    yield "one over a line", words, 1 / (1 + drops[:, None] * n[None])
 
 
 def _restarts(n: Rates64, first: int, times: int) -> Rates64:

@@ -1,4 +1,4 @@
-"""Walks as seen through a gradient that both runs were given alike: at an ascended point (SAM), or of parts of a batch.
+"""Walks as seen through a gradient that both runs were given alike: at an ascended point (SAM), or of parts.
 
 Where both take their gradients at a point up the first one, or add those of parts of each batch, all that comes after
 it, as clipping, decay, moments and rates, is of that gradient. Both losses are taken so, and causes are looked for

@@ -116,8 +116,8 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
     ):
         return cause
     return (
-        rate_inside_cause(walk) or rectified_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
-        or parted_rates_cause(walk)
+        rate_inside_cause(walk) or rectified_cause(walk) or move_cause(walk) or average_cause(walk)
+        or largest_cause(walk) or parted_rates_cause(walk)
     )  # fmt: skip
 
 
