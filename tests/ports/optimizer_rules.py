@@ -69,7 +69,7 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             grads = {leaf: g - g.mean(0, keepdims=True) if g.ndim > 1 else g for leaf, g in grads.items()}
         if s.get("decay_at") == "before clip":
             grads = {leaf: g + decay * params[leaf] * mask(leaf) for leaf, g in grads.items()}
-        if "clip" in s:
+        if "clip" in s and at >= s.get("clip_from", 1):
             grads = clipped(grads, params, *s["clip"], s)
         if s.get("decay_at") == "l2":
             grads = {leaf: g + decay * params[leaf] * mask(leaf) for leaf, g in grads.items()}

@@ -93,8 +93,7 @@ def _clipped_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, gradient
         norms.append((alone, np.sqrt(sum(float((array**2).sum()) for array in held.values()))))
     for at, name, other in ((0, "the trainer", "the port"), (1, "the port", "the trainer")):
         if abs(norms[at][0] - norms[1 - at][1]) <= 1e-5 * norms[at][0]:
-            return (
-                f"decay: {other} clips the gradient with its decay (L2), {name} before decay is added: both to the "
-                f"norm {norms[at][0]:.6g}"
-            )
+            # a first moment beside a second one is a mean, which holds a part of what was clipped
+            to = f": both to the norm {norms[at][0]:.6g}" if not (here.square or there.square) else ", to one norm"
+            return f"decay: {other} clips the gradient with its decay (L2), {name} before decay is added{to}"
     return ""

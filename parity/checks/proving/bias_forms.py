@@ -16,7 +16,7 @@ from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import MoveForm
 
-__all__ = ["betas_of", "corrections", "power_of"]
+__all__ = ["betas_of", "both_at", "corrections", "power_of"]
 
 SAME = 1e-6
 """Relative distance of two betas that are one."""
@@ -82,7 +82,7 @@ def betas_of(lane: Lane, form: MoveForm, updates: list[int]) -> tuple[MomentBeta
     if form.top and form.under:
         seconds = [slot for slot in lane.moments[updates[-1]].slots if slot not in (MODEL, form.top)]
         for second in sorted(seconds, key=lambda slot: slot != form.under):
-            pairs = {at: _both(lane, form.top, second, at) for at in later}
+            pairs = {at: both_at(lane, form.top, second, at) for at in later}
             if pairs and None not in pairs.values():
                 found = [{at: pair[n] for at, pair in pairs.items() if pair} for n in (0, 1)]
                 return _with_first(lane, (form.top, second), found, updates)
@@ -98,8 +98,15 @@ def betas_of(lane: Lane, form: MoveForm, updates: list[int]) -> tuple[MomentBeta
     return ends[0], ends[1]
 
 
-def _both(lane: Lane, first: str, second: str, at: int) -> tuple[float, float] | None:
-    """Return both betas at an update; None where the second moment takes no square of what the first takes."""
+def both_at(lane: Lane, first: str, second: str, at: int) -> tuple[float, float] | None:
+    """Return both betas at an update; None where the second moment takes no square of what the first takes.
+
+    Args:
+        lane: A run.
+        first: Its first moment.
+        second: Its second moment.
+        at: The update, at least 2.
+    """
     m, v = _arrays(lane, first, at), _arrays(lane, second, at)
     old, before = _arrays(lane, first, at - 1), _arrays(lane, second, at - 1)
     if m.size < 8 or not m.size == v.size == old.size == before.size or not np.any(old) or (v < 0.0).any():

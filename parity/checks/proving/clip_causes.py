@@ -34,13 +34,14 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
         held = walk.lanes[at].moments[1].slots[taken.slot]
         several = {leaf: one for leaf, one in taken.gradient.items() if leaf not in held or held[leaf].size >= FEWEST}
         part, shares = one_value(several or taken.gradient, ONE), shares_of(walk.lanes[at], taken.slot, 2)
-        if part is None or shares is None or not 0.0 <= shares.kept < 1.0:
+        share = walk.lanes[at].kept.get(taken.slot) if shares is None and taken.square else shares and shares.kept
+        if part is None or share is None or not 0.0 <= share < 1.0:
             return ""
         # beside a second moment the first is a mean, of which the gradient is one less what is kept
-        mean = taken.square or abs(shares.taken - (1.0 - shares.kept)) <= ONE * abs(shares.taken)
-        means.append(part / (1.0 - shares.kept))
+        mean = taken.square or (shares and abs(shares.taken - (1.0 - share)) <= ONE * abs(shares.taken))
+        means.append(part / (1.0 - share))
         scales.append(means[-1] if mean else part)
-        kept.append(shares.kept)
+        kept.append(share)
     whole = [abs(scale - 1.0) <= ONE for scale in scales]
     names = ("the trainer", "the port")
     for at, other in ((0, 1), (1, 0)):

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.proving.added_decay import beside_words
+from parity.checks.proving.decay_orders import before_clip_forms, order_cause, scaled_order
 from parity.checks.proving.decayed_forms import clipped_decayed_forms, decayed_forms
-from parity.checks.proving.effective import FEWEST, fitted_any
+from parity.checks.proving.effective import FEWEST, fitted, fitted_any
 from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.other_gradients import ascended_forms, parted_forms
 from parity.checks.proving.seen import SeenUpdate, decays_of, joined, seen_updates
@@ -65,6 +66,17 @@ class Observed:
         parts = fitted_any(columns, more, joined(update.kept[self.slot], leaves), FIT)
         return max(parts[-1], 0.0) ** (1 / self.power) if parts is not None else 0.0
 
+    def shares(self, update: SeenUpdate) -> tuple[float, float] | None:
+        """Return how much of the gradient and of the parameters an update took; None where these do not make it."""
+        leaves = list(update.gradient)
+        held = [joined(update.held[self.slot], leaves)] if self.slot else []
+        made = joined(update.kept[self.slot] if self.slot else self.first(update), leaves)
+        columns = [joined(update.gradient, leaves), *(one for one in held if np.any(one))]
+        for more in decays_of(update, leaves)[1:] if self.power == 1 else []:
+            if (parts := fitted([columns[0], *more, *columns[1:]], made, FIT)) is not None:
+                return parts[0], parts[1]
+        return None
+
     def makes(self, update: SeenUpdate, made: LeafArrays) -> bool:
         """Return whether a later update holds a share of itself before and one of a gradient."""
         leaves = list(made)
@@ -86,15 +98,12 @@ def gradient_forms_cause(walk: TwoWalks) -> str:
     if first is None or second is None:
         return ""
     (one, seen), (two, other) = first, second
-    if cause := _decay_cause(walk, one, two):
+    if cause := _decay_cause(walk, one, two) or order_cause(one, two):
         return cause
     if one.kind == two.kind == "plain":
-        return _scale_cause(walk, seen, other)
+        return _order_cause(walk, seen, other) or _scale_cause(walk, seen, other)
     if one.same(two):
         return _limit_cause(one, two, seen, other)
-    known = one.decay or two.decay
-    if seen.slot and seen.power == 1 and (one.kind == "value") != (two.kind == "value") and not known:
-        return ""  # the moments themselves tell it
     # what changes the gradient is looked for by its title: the gradient as it is has none
     title = next((form.title for form in (one, two) if form.kind != "plain"), one.title or two.title)
     said = [_words(walk, at, form, place) for at, (form, place) in enumerate((first, second))]
@@ -139,6 +148,26 @@ def _decay_cause(walk: TwoWalks, one: GradientForm, two: GradientForm) -> str:
                 f"decay: {who} adds a multiple of the parameters to the gradient (L2) of {names_of(sorted(more))} too"
             )
     return ""
+
+
+def _order_cause(walk: TwoWalks, seen: Observed, other: Observed) -> str:
+    """Return that one scales the gradient together with its decay, the other before decay is added to it.
+
+    Where a slot holds the gradient, it tells the norm too, and more is said of it elsewhere.
+    """
+    if seen.slot or other.slot:
+        return ""
+    kinds = [
+        scaled_order([one.shares(update) for update in seen_updates(walk, at)[:3]])
+        for at, one in ((0, seen), (1, other))
+    ]
+    if {*kinds} != {"before", "after"}:
+        return ""
+    here, there = ("here", "there") if kinds[0] == "before" else ("there", "here")
+    return (
+        f"decay: it is added to the gradients (L2) before all are scaled (clipped by the norm of all) {here}, after "
+        f"that {there}"
+    )
 
 
 def _limit_cause(one: GradientForm, two: GradientForm, seen: Observed, other: Observed) -> str:
@@ -233,6 +262,7 @@ def _makers(lane: Lane, seen: Observed) -> Iterator[Callable[[SeenUpdate, LeafAr
     if seen.power == 2:
         yield decayed_forms
     yield clipped_decayed_forms
+    yield before_clip_forms
     yield centred_forms
     yield lambda update, seen: ascended_forms(lane, update, seen)
     yield lambda update, seen: parted_forms(lane, update, seen)

@@ -8,12 +8,13 @@ does: whether there is one at all, its mean and its spread within what so many d
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.initial_singles import StartDraws, unlike_singles
 from parity.checks.proving.initial_structure import equal_leaves, tail_unlike, unlike_structure
 from parity.checks.proving.losses import Pairing
 
@@ -40,11 +41,14 @@ class UnlikeStart:
     said: str
 
 
-def compare_starts(pairing: Pairing) -> tuple[list[UnlikeStart], int]:
+def compare_starts(
+    pairing: Pairing, again: Callable[[], StartDraws | None] = lambda: None
+) -> tuple[list[UnlikeStart], int]:
     """Return the leaves whose own initial values are not of one distribution, and how many were compared.
 
     Args:
         pairing: Of the models, as they were built.
+        again: Builds both models once more, for leaves of one element; None where that cannot be done.
 
     Numerics: means and standard deviations against 7 standard errors, which are estimated from both samples, the
     fourth moment included; spreads of all leaves of one shape together too; constants must be equal to 1e-6.
@@ -62,6 +66,7 @@ def compare_starts(pairing: Pairing) -> tuple[list[UnlikeStart], int]:
     told |= {one.leaf for one in pooled}
     own = {leaf: pairing.subjects.second.leaves[leaf] for leaf in expected}
     found += [UnlikeStart(leaf, said) for leaf, said in equal_leaves(expected, own) if leaf not in told]
+    found += [UnlikeStart(leaf, said) for leaf, said in unlike_singles((expected, own), again)]
     return found, len(expected)
 
 

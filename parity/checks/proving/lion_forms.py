@@ -14,7 +14,7 @@ from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.seen import SeenUpdate, seen_updates
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["sign_cause"]
+__all__ = ["sign_cause", "sign_rate"]
 
 FIT = 1e-9
 """How far a move may be from a sign times a rate, and a share of the parameters, relative to its largest element."""
@@ -43,6 +43,24 @@ def sign_cause(walk: TwoWalks) -> str:
             "is updated first)"
         )
     return ""
+
+
+def sign_rate(update: SeenUpdate, leaf: str) -> float | None:
+    """Return the rate of a leaf that moves by signs; None where it does not.
+
+    Args:
+        update: One update of a run.
+        leaf: One with several elements.
+    """
+    u, p = update.move[leaf].ravel(), update.before[leaf].ravel()
+    if u.size < 2 * FEWEST:
+        return None
+    # what a decay takes of an element is less than its rate: the move has the sign, whatever the mix was
+    for columns in ([-np.sign(u)], [-np.sign(u), p]):
+        parts = fitted(columns, u, FIT)
+        if parts is not None:
+            return abs(parts[0])
+    return None
 
 
 def _bounds(walk: TwoWalks, at: int) -> tuple[float, float] | None:

@@ -74,6 +74,10 @@ class Lane:
     seconds: float = 0.0
     gradients: dict[int, Mapping[str, NDArray[np.float64]]] = field(default_factory=dict)
     """Of its own loss before a step, where causes asked for them."""
+    lift: bool = False
+    """Whether its casts are left out, as of `parity.contract.TrainerProbe.begin`."""
+    kept: Mapping[str, float] = field(default_factory=dict)
+    """What slots keep of themselves at each update, where that is known already."""
 
     def advance(self, step: int) -> None:
         """Make the update of a step, and keep the state after it."""
@@ -87,9 +91,44 @@ class Lane:
         """Keep the state as it is; what lies more than `AHEAD` + 2 steps back is dropped, but for the first."""
         view = self.run.view()  # type: ignore[attr-defined]
         self.moments.append(self._settled(SlotMoment(loss, view, slots_of(view, self.trainer.model))))
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop the state that lies more than `AHEAD` + 2 steps back."""
         old = len(self.moments) - AHEAD - 3
         if old > 1:
             self.moments[old] = SlotMoment(self.moments[old].loss, StateView({}), {})
+
+    def set_from(self, at: int) -> str:
+        """Return the slot that the parameters are set from at an update, as from the slow ones of a lookahead.
+
+        Args:
+            at: The update, of which both ends are kept.
+        """
+        before = self.moments[at - 1].slots
+        for slot in self.equal_slots(at):
+            if any(not np.array_equal(one, before[MODEL][leaf]) for leaf, one in before.get(slot, {}).items()):
+                return slot
+        return ""
+
+    def equal_slots(self, at: int) -> list[str]:
+        """Return the slots that moved at an update and are the parameters after it.
+
+        Args:
+            at: The update.
+        """
+        before, after = self.moments[at - 1].slots, self.moments[at].slots
+        params = after.get(MODEL, {}).keys() - self.trainer.model.statistics
+        found = []
+        for slot, held in after.items():
+            # what is the very arrays of the parameters at the start is a slot of its own after one update
+            old = before.get(slot, before.get(MODEL, {}) if at == 1 else {})
+            if slot == MODEL or not params or not params <= held.keys() & old.keys():
+                continue
+            same = all(np.array_equal(held[leaf], after[MODEL][leaf]) for leaf in params)
+            if same and any(not np.array_equal(old[leaf], held[leaf]) for leaf in params):
+                found.append(slot)
+        return found
 
     def settle(self, given: Mapping[str, NDArray[np.float64]]) -> None:
         """Decide which slots are the model itself, from the first moments.
@@ -150,7 +189,7 @@ def begin_lanes(pairing: Pairing, first: PortTrainer, second: PortTrainer, value
             start = {leaf: one_ulp_away(v, rng.random(v.shape) < 0.5, "float64") if zeros or np.any(v) else v
                      for leaf, v in values.items()}  # fmt: skip
         for trainer, is_second in ((first, False), (second, True)):
-            lane = Lane(trainer, is_second, seed > 0)
+            lane = Lane(trainer, is_second, seed > 0, lift=lift)
             lane.run = trainer.probe.begin(pairing.over(start) if is_second else start, lift=lift)
             lane.keep(float("nan"))
             lanes.append(lane)

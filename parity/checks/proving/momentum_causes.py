@@ -11,6 +11,7 @@ import numpy as np
 
 from parity.checks.proving.effective import MomentShares, TakenParts, fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
+from parity.checks.proving.seen import gradient_at
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["momentum_cause", "scaled_gradients", "second_update_cause", "shares_of"]
@@ -38,7 +39,7 @@ def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1) -> MomentShares
         return None
     old, new = lane.moments[at - 1].slots[slot], lane.moments[at].slots[slot]
     values = lane.moments[at - 1].slots[MODEL]
-    gradients = lane.trainer.probe.loss(values, lane.trainer.batch(at - 1)).gradients
+    gradients = gradient_at(lane, at - 1)
     leaves = [leaf for leaf in new if leaf in old and leaf in gradients and leaf in values and np.any(old[leaf])]
     if not leaves:
         return None

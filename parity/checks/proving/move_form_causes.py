@@ -14,6 +14,7 @@ from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
 from parity.checks.proving.move_ratios import SAME, Rates, ratios_of
+from parity.checks.proving.nadam_forms import nadam_cause
 from parity.checks.proving.schedule_forms import moving_momentum
 from parity.checks.proving.slot_causes import largest_slot
 from parity.checks.proving.slots import names_of
@@ -180,6 +181,10 @@ def _nesterov_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
                 return cause
             return f"momentum: it keeps {kept[0].kept:.6g} of itself here, {kept[1].kept:.6g} there (Nesterov)"
         if one.mixed == "gradient":
+            beta, rest = one_value({str(n): each.kept for n, each in enumerate(kept) if each}, SAME), aheads[:2]
+            numbers = [{n: share for n, share in each.items() if share is not None} for each in rest]
+            if beta is not None and (cause := nadam_cause(beta, *numbers)):
+                return cause
             return (
                 f"Nesterov: at update {at} the moment has {a:.6g} times as much of the gradient added here, {b:.6g} "
                 "times there"

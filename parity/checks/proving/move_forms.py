@@ -82,6 +82,9 @@ def entering_form(walk: TwoWalks, at: int, slot: str) -> MoveForm | None:
 def used_updates(walk: TwoWalks, at: int) -> tuple[list[SeenUpdate], set[str]]:
     """Return the updates that are fitted, and the slots that begin at zero: a copy of the parameters is no moment."""
     found = seen_updates(walk, at)
+    # what is set from an average is no move of the optimizer's, and at a rate of 0 nothing moves
+    rest = [one for one in found if not walk.lanes[at].set_from(one.at) and any(map(np.any, one.move.values()))]
+    found = rest if len(rest) > 1 else found
     found = found[-4:] if len(walk.lanes[at].moments) > 5 else found
     held = projected_leaves(walk, at)
     found = [without(one, held) for one in found] if held else found

@@ -131,7 +131,8 @@ def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays]
     if len(parted) >= len(moving):
         return f"weight decay: another strength on all leaves: the port's is {than}"
     kinds = " (norms and biases)" if len(flat) == len(parted) else ""
-    return f"weight decay: on other leaves: the port's is {than} on {len(parted)} leaves{kinds}: {where}"
+    count = f"{len(parted)} {'leaf' if len(parted) == 1 else 'leaves'}"
+    return f"weight decay: on other leaves: the port's is {than} on {count}{kinds}: {where}"
 
 
 def _epsilon_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.unit_forms import GradientForm
 from parity.errors import ParityError
 
-__all__ = ["ascended_forms", "ascent_of", "parted_forms"]
+__all__ = ["ascended_forms", "ascent_of", "batch_parts", "parted_forms"]
 
 FIT = 1e-7
 """How far an update may be from what a form makes of it, relative to its largest element."""
@@ -173,8 +174,9 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
         shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
         words = f"the gradients of {parts} parts of the batch with the weights {shown}"
         return [
-            GradientForm(f"parts {shown}", "accumulation", words, _summed(lane, parts, [float(one) for one in w]))
-        ]
+            GradientForm(f"parts {shown}", "accumulation", words, _summed(lane, parts, [float(one) for one in w]),
+                         weights=tuple(float(one) for one in w))
+        ]  # fmt: skip
     return []
 
 
@@ -192,11 +194,21 @@ def _summed(
 
 def _of_parts(lane: Lane, update: SeenUpdate, parts: int) -> list[LeafArrays]:
     values, batch = lane.moments[update.at - 1].slots[MODEL], lane.trainer.batch(update.at - 1)
+    return [lane.trainer.probe.loss(values, part).gradients for part in batch_parts(batch, parts)]
+
+
+def batch_parts(batch: Mapping[str, Any], parts: int) -> list[dict[str, Any]]:
+    """Return equal parts of a batch, one after the other.
+
+    Args:
+        batch: Whose arrays have one length.
+        parts: How many.
+    """
     found = []
     for at in range(parts):
         part = {}
         for name, one in batch.items():
             size = len(one) // parts if isinstance(one, np.ndarray) and one.ndim else 0
             part[name] = one[at * size : (at + 1) * size] if size else one
-        found.append(lane.trainer.probe.loss(values, part).gradients)
+        found.append(part)
     return found

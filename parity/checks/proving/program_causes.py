@@ -42,21 +42,22 @@ def model_program_cause(pairing: Pairing) -> str:
     return _phrase(first, second, subjects.orders, names)
 
 
-def loss_program_cause(pairing: Pairing, first: PortTrainer, second: PortTrainer) -> str:
+def loss_program_cause(pairing: Pairing, first: PortTrainer, second: PortTrainer, begin: int = 0) -> str:
     """Return the changes that make two losses equal on several batches, as a phrase; empty where none does.
 
     Args:
         pairing: Of the models.
         first: The trainer.
         second: Its port.
+        begin: The step of the first of these batches, one on which the losses part.
     """
     tell("port: loss, operation by operation")
     programs: tuple[list[TracedProgram | None], list[TracedProgram | None]] = ([], [])
     shapes = None
     names: tuple[NamedValues, NamedValues] = ({}, {})
     try:
-        for step in range(len(SCALES)):
-            values = _drawn(pairing, step)
+        for at, step in enumerate(range(begin, begin + len(SCALES))):
+            values = _drawn(pairing, at)
             batches = first.batch(step), second.batch(step)
             found = [{key: np.shape(one) for key, one in batch.items()} for batch in batches]
             if shapes is not None and found != shapes:

@@ -80,14 +80,21 @@ def _norms_meet(old: NDArray[np.float64], now: NDArray[np.float64]) -> bool:
 
 
 def _again(pairs: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> bool:
-    """Return whether a norm of all of it, or of its largest part, is that of the update before, though it moves."""
+    """Return whether a norm of all of it, or of its largest part, is that of the update before, though it moves.
+
+    It is one part that moves and stays as large: of parts that began alike another one may be as large then.
+    """
     for _, now in pairs[:1]:
         if now.size < 3:
             return False
     for (_, one), (_, two) in pairwise(pairs):
         for axes in (tuple(range(one.ndim)), *(tuple(n for n in range(one.ndim) if n != at) for at in range(one.ndim)
                                                if one.ndim > 1)):  # fmt: skip
-            sizes = [float(np.sqrt((held**2).sum(axes)).max()) for held in (one, two)]
-            if sizes[0] > 0.0 and abs(sizes[0] - sizes[1]) <= SAME * sizes[0]:
+            before, after, moved = (np.sqrt((held**2).sum(axes)).ravel() for held in (one, two, two - one))
+            largest = int(before.argmax())
+            # signs that cancel out move a norm by the square of the move alone, which may be small too
+            limit = min(SAME, UNEQUAL * (moved[largest] / max(before[largest], 1e-300)) ** 2) * before[largest]
+            stays = max(abs(after[largest] - before[largest]), abs(after.max() - before[largest])) <= limit
+            if limit > 0.0 and stays and moved[largest] > UNEQUAL * moved.max():
                 return True
     return False

@@ -9,6 +9,7 @@ import numpy as np
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
+from parity.checks.proving.rate_series import schedules_of
 from parity.checks.proving.schedule_forms import is_shifted, later_rates, rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
@@ -66,11 +67,17 @@ def rate_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
         if used:
             shown = f"{factor * used:.6g} there, {used:.6g} here"
             when = f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update"
-            return f"{when}: {shown} ({factor:.6g} times){later_rates(walk)}"
+            return f"{when}: {shown} ({factor:.6g} times){later_rates(walk)}{_schedules(walk)}"
     when = (
         f"schedule: the rates part at update {done}" if done > 1 else "learning rate of the first update (schedule)"
     )
-    return f"{when}: the port's update is {factor:.6g} times the trainer's"
+    return f"{when}: the port's update is {factor:.6g} times the trainer's{_schedules(walk)}"
+
+
+def _schedules(walk: TwoWalks) -> str:
+    """Return in what schedules of known families differ, as the end of a sentence."""
+    said = schedules_of(walk)
+    return f": {said}" if said else ""
 
 
 def _group_cause(walk: TwoWalks, moves: Sequence[LeafArrays], factors: Mapping[str, float]) -> str:

@@ -12,6 +12,8 @@ from parity.checks.proving.batches import compare_batches
 from parity.checks.proving.dropouts import compare_dropouts
 from parity.checks.proving.gradient_causes import gradient_cause, mode_cause
 from parity.checks.proving.initial import compare_starts
+from parity.checks.proving.initial_singles import StartDraws
+from parity.checks.proving.later_losses import later_loss_cause
 from parity.checks.proving.lockstep import AHEAD
 from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
@@ -230,7 +232,7 @@ class Proving:
         self.notes += notes
         walk = self.walked
         if walk.what and not self.told and not walk.clouded:
-            self.told = update_cause(walk)
+            self.told = later_loss_cause(walk) or update_cause(walk)
         if walk.what and (walk.done == 1 or any(since == 1 for since, _ in walk.suspects.values())):
             return self._parted(walk, "update")
         if walk.lost:
@@ -269,7 +271,7 @@ class Proving:
     def _initial(self) -> PortStage:
         if self.pairing is None:
             return PortStage("initial values", "inconclusive", UNMAPPED)
-        unlike, count = compare_starts(self.pairing)
+        unlike, count = compare_starts(self.pairing, self._built_again)
         if not unlike:
             said = f"{count} leaves: constants, means and spreads as far as one draw of each tells"
             return PortStage("initial values", "holds", said)
@@ -278,6 +280,19 @@ class Proving:
         cause = f"initial values of another distribution: {unlike[0].leaf} is {unlike[0].said}"
         return PortStage("initial values", "broken", f"{len(unlike)} of {count} leaves begin otherwise", cause,
                          tuple(shown[:5]))  # fmt: skip
+
+    def _built_again(self) -> StartDraws | None:
+        """Return the initial values of both models built once more; None where their leaves are others then."""
+        assert self.pairing is not None
+        for source in (self.first, self.second):  # a generator that is no argument has moved on after that
+            source.get("Model")(*source.args, **source.kwargs)
+        subjects, *_ = open_port(self.first, self.second, self.inputs)
+        old = self.pairing.subjects
+        if subjects.first.leaves.keys() != old.first.leaves.keys() or subjects.second.leaves.keys() != (
+            old.second.leaves.keys()
+        ):
+            return None
+        return self.pairing.over(subjects.first.leaves), subjects.second.leaves
 
     def in_precision(self, precision: Precision) -> PortStage:
         """Return what is found in a narrower type: equal within its envelope, parted, or hidden by it."""

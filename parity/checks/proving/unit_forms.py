@@ -55,6 +55,10 @@ class GradientForm:
     """Share of the parameters that is added (L2), where it is a part of the form."""
     decayed: frozenset[str] = frozenset()
     """Leaves to which it is added."""
+    weights: tuple[float, ...] = ()
+    """Of parts of the batch, where it is a sum of their gradients."""
+    added: bool = False
+    """Whether a share of the parameters is added to what was clipped, of whatever strength."""
 
     def same(self, other: GradientForm) -> bool:
         """Return whether two are one form with one number."""
@@ -136,25 +140,30 @@ def unit_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
     found = []
     for units in UNITS:
         if (units.axis is None or deep) and (units.vectors == "whole" or flat):
-            scales = _scales(update, seen, units)
+            scales, share = _scales(update, seen, units)
             for adaptive in (False, True) if scales is not None else ():
                 # what is added to a norm shows in the last digits: of two the one that fits better is first
                 form = _clipped(update, scales, units, 0.0, adaptive=adaptive)  # type: ignore[arg-type]
                 more = _clipped(update, scales, units, EPSILON, adaptive=adaptive)  # type: ignore[arg-type]
-                pair = [one for one in (form, more) if one is not None and not (adaptive and one is more)]
+                pair = [replace(one, added=bool(share)) for one in (form, more)
+                        if one is not None and not (adaptive and one is more)]  # fmt: skip
                 found += sorted(pair, key=lambda one: one.off)[:1]
     return found or _grouped(update, seen)
 
 
-def _scales(update: SeenUpdate, seen: LeafArrays, units: _Units) -> dict[str, NDArray[np.float64]] | None:
-    """Return the scale of each part, in a shape that goes with its leaf; None where a part has several.
+def _scales(
+    update: SeenUpdate, seen: LeafArrays, units: _Units
+) -> tuple[dict[str, NDArray[np.float64]] | None, float]:
+    """Return the scale of each part, in a shape that goes with its leaf, and the share of the parameters beside it.
+
+    There is none where a part has several scales.
 
     A share of the parameters of a leaf may be added to it (decay). Parts of one element show none: the share that all
     other leaves have is taken off them.
     """
     shares = {leaf: _share(update, leaf, np.asarray(seen[leaf]), units) for leaf in update.gradient}
     if None in shares.values():
-        return None
+        return None, 0.0
     known = {leaf: share for leaf, share in shares.items()
              if update.gradient[leaf].size > units.norms(update.gradient[leaf]).size + 1}  # fmt: skip
     common = one_value(known, 1e-5) if known and all(known.values()) else 0.0  # type: ignore[arg-type]
@@ -162,7 +171,7 @@ def _scales(update: SeenUpdate, seen: LeafArrays, units: _Units) -> dict[str, ND
     for leaf, g in update.gradient.items():
         share = shares[leaf] if leaf in known else common
         found[leaf] = _scale(np.asarray(seen[leaf]) - (share or 0.0) * update.before[leaf], g, units.axes(g))
-    return found
+    return found, max((abs(share or 0.0) for share in shares.values()), default=0.0)
 
 
 def _scale(one: NDArray[np.float64], g: NDArray[np.float64], axes: tuple[int, ...]) -> NDArray[np.float64]:
@@ -266,7 +275,7 @@ def value_forms(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
 
 def _grouped(update: SeenUpdate, seen: LeafArrays) -> list[GradientForm]:
     """Return a clipping of groups of leaves, each by its own norm: leaves of one scale are a group."""
-    scales = _scales(update, seen, UNITS[0])
+    scales, _ = _scales(update, seen, UNITS[0])
     if scales is None:
         return []
     groups: list[tuple[float, list[str]]] = []

@@ -21,10 +21,14 @@ from parity.checks.proving.gradient_forms import gradient_forms_cause
 from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lion_forms import sign_cause
 from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.lookaheads import lookahead_cause
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.move_form_causes import kept_ascent_cause, move_forms_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.projections import projection_cause
+from parity.checks.proving.rate_series import parted_rates_cause
+from parity.checks.proving.rebased import rebased_walk
+from parity.checks.proving.rectified import rectified_cause
 from parity.checks.proving.recurrences import (
     ahead_cause,
     another_gradient_cause,
@@ -34,7 +38,7 @@ from parity.checks.proving.recurrences import (
 )
 from parity.checks.proving.schedule_forms import moving_momentum
 from parity.checks.proving.second_moment_forms import second_moment_forms_cause
-from parity.checks.proving.seen_through import through_ascent
+from parity.checks.proving.seen_through import through_ascent, through_parts
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
@@ -43,6 +47,9 @@ __all__ = ["update_cause"]
 
 EPSILON = 1e-6
 """What `torch.nn.utils.clip_grad_norm_` adds to the norm."""
+
+OF_GRADIENTS = ("accumulation", "clip epsilon", "clipping", "decay", "gradient")
+"""What causes begin with that are of the gradient itself, and not of what moments make of it."""
 
 
 def update_cause(walk: TwoWalks) -> str:
@@ -58,6 +65,8 @@ def update_cause(walk: TwoWalks) -> str:
     first = min((since for since, _ in walk.suspects.values()), default=walk.done)
     if walk.what == "loss" and first >= walk.done and (cause := _loss_cause(walk)):
         return cause  # slots that part at this update follow a loss that had parted before them
+    if (parted := through_parts(walk)) is not None:
+        return _of_gradients(parted, first)
     above = through_ascent(walk)
     return _of_gradients(walk, first) if above is None else kept_ascent_cause(walk) or _of_gradients(above, first)
 
@@ -69,7 +78,7 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         walk: Two trainers up to the update after which something parts.
         first: The update after which a slot parts.
     """
-    if cause := projection_cause(walk):
+    if cause := projection_cause(walk) or lookahead_cause(walk):
         return cause
     if first == 1 and (
         cause := frozen_cause(walk)
@@ -98,13 +107,26 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         return cause
     if cause := second_update_cause(walk):
         return _of_a_schedule(walk) or cause
+    if first > 1 and (later := rebased_walk(walk, first)) is not None and (cause := _later_gradient_cause(later)):
+        return f"{cause} (from update {first} on, the first at which it shows)"
     if (
         walk.done > 1
         and walk.what == MODEL
         and (cause := largest_cause(walk) or clipped_norm_cause(walk) or move_forms_cause(walk))
     ):
         return cause
-    return rate_inside_cause(walk) or move_cause(walk) or average_cause(walk) or largest_cause(walk)
+    return (
+        rate_inside_cause(walk) or rectified_cause(walk) or move_cause(walk) or average_cause(walk)
+        or largest_cause(walk) or parted_rates_cause(walk)
+    )  # fmt: skip
+
+
+def _later_gradient_cause(walk: TwoWalks) -> str:
+    """Return how gradients differ that are given from a later update on; of what is told by values alone."""
+    if cause := clip_values_cause(walk) or gradient_forms_cause(walk):
+        return cause
+    cause = _taken_cause(walk) if walk.suspects else ""
+    return cause if cause.partition(":")[0] in OF_GRADIENTS else ""
 
 
 def _of_a_schedule(walk: TwoWalks) -> str:
@@ -229,7 +251,9 @@ def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays, walk
     ratio = one_value(ratios)
     if ratio is None:
         norms = {leaf: float(np.linalg.norm(gradient[leaf])) for leaf in moving}
-        for who, one in (("the port", there), ("the trainer", here)):
+        for who, one, other in (("the port", there, here), ("the trainer", here, there)):
+            if one_value({leaf: other.gradient[leaf] for leaf in moving}) is None:
+                continue  # where both scale leaves otherwise, that one does is no difference
             sizes = np.array([one.gradient[leaf] * norms[leaf] for leaf in moving])
             if len(sizes) > 1 and int((np.abs(sizes - sizes.max()) <= 1e-4 * sizes.max()).sum()) > 1:
                 return f"clipping: {who} clips leaf by leaf, not by the norm of all gradients"

@@ -1,0 +1,83 @@
+"""Schedules by their families: what is told of the rates of a few updates, and what is not."""
+
+import numpy as np
+import pytest
+
+from parity.checks.proving.nadam_forms import nadam_cause, nadam_kind, nadam_parts
+from parity.checks.proving.schedule_fits import fitted_schedule, unlike_schedules
+from parity.checks.proving.update_causes import update_cause
+from tests.ports.optimizer_rules import made
+from tests.ports.small_walks import walk_of
+from tests.ports.update_faults import cosine, each, poly, restarts, stepped, warm, warm_cosine
+
+
+def rooted(shift):  # type: ignore[no-untyped-def]
+    return lambda at: 0.004 * min(at / 5, (5 / max(at - shift, 1)) ** 0.5)
+
+
+def rates(function, count=12):  # type: ignore[no-untyped-def]
+    return [function(at) for at in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(("one", "two", "said"), [
+    (cosine(10), cosine(12), "a cosine: over 10 updates here; over 12 updates there"),
+    (cosine(10), cosine(10, 0.001), "a cosine: no floor here; a floor of 0.001 there"),
+    (cosine(10), cosine(10, shift=1), "a cosine: over 10 updates here; over 10 updates, counted from 1 there"),
+    (restarts(3, 2), restarts(3, 1), "a cosine with restarts: restarts after 3 updates, 2 times as long each here; "
+                                     "restarts every 3 updates there"),
+    (stepped(3, 0.1), stepped(4, 0.1), "steps: at update 4, 7, 10 here; at update 5, 9 there"),
+    (each(0.9), each(0.95), "an exponential: times 0.9 each here; times 0.95 each there"),
+    (warm(4), warm(4, 0), "a constant rate: a linear warm-up of 3 updates from 0.0025, +0.0025 each here; "
+                          "a linear warm-up of 4 updates from 0, +0.0025 each there"),
+    (rooted(0), rooted(1), "one over a root: a linear warm-up of 4 updates from 0.0008, +0.0008 each, of the update "
+                           "+0 here; a linear warm-up of 5 updates from 0.0008, +0.0008 each, of the update -1"),
+    (poly(1.0), poly(2.0, 16), "a line, from 0.01, -0.001 at each update here; a power of 2, from 0.01, over 16 up"),
+    (warm_cosine(16), warm_cosine(12), "a cosine: over 13 updates here; over 9 updates there"),
+    (cosine(10), cosine(10, top=0.02), ""),
+])  # fmt: skip
+def test_two_schedules_differ_in_what_their_numbers_say(one, two, said):
+    found = unlike_schedules(rates(one), rates(two))
+    assert found.startswith(said) if said else not found
+
+
+def test_rates_of_no_family_are_told_by_none():
+    drawn = np.random.default_rng(3).random(12)
+    assert fitted_schedule(list(drawn)) is None
+    assert unlike_schedules(list(drawn), rates(cosine(10))) == ""
+
+
+def test_a_few_rates_or_a_long_schedule_show_no_length():
+    assert fitted_schedule(rates(cosine(10), 4)) is None
+    assert fitted_schedule(rates(cosine(2000))) is None
+
+
+@pytest.mark.parametrize(("kind", "settings"), [
+    ("nadam", {}), ("lion", {"decay": 0.1, "clip": ("norm", 0.2)}), ("rmsprop", {"eps": 1e-4}),
+    ("adam", {"decay": 0.1, "clip": ("norm", 0.2)}), ("momentum", {"nesterov": True}),
+    ("sgd", {"ema": 0.5, "every": 3, "sets": True}),
+])  # fmt: skip
+def test_a_schedule_is_told_whatever_the_optimizer_is(kind, settings):
+    sides = [made(kind, **settings, rate=cosine(length)) for length in (16, 12)]
+    walk = walk_of(sides[0][0], sides[1][0], (sides[0][1], sides[1][1]), 12)
+    assert update_cause(walk).endswith("a cosine: over 16 updates here; over 12 updates there")
+
+
+def test_a_schedule_that_parts_where_both_are_set_from_an_average_is_told():
+    sides = [made("adam", rate=rooted(shift), ema=0.5, every=3, sets=True) for shift in (0, 1)]
+    walk = walk_of(sides[0][0], sides[1][0], (sides[0][1], sides[1][1]), 12)
+    said = update_cause(walk)
+    assert said.startswith("schedule: the rates part at update 6")
+    assert "of the update +0 here" in said
+    assert "of the update -1 there" in said
+
+
+@pytest.mark.parametrize("kind", ["constant", "present", "powers", "same product", "whole count", "late count"])
+def test_momenta_of_nadam_are_told_by_the_share_of_the_gradient(kind):
+    def ratios(name):  # type: ignore[no-untyped-def]
+        made = {at: nadam_parts(name, 0.9, at) for at in range(1, 6)}
+        return {at: one[1] / one[0] for at, one in made.items()}
+
+    assert nadam_kind(0.9, ratios(kind)) == kind
+    assert nadam_cause(0.9, ratios("scheduled"), ratios(kind)).startswith("Nesterov (NAdam): the momenta of this")
+    assert nadam_cause(0.9, ratios(kind), ratios(kind)) == ""
+    assert nadam_cause(0.9, {2: 1.2, 3: 1.3}, ratios(kind)) == ""
