@@ -19,8 +19,10 @@ from dataclasses import replace
 import numpy as np
 
 from parity.checks.models.assembly import groups_of, rule_of
+from parity.checks.models.followed import FollowedMap
 from parity.checks.models.likeness import Alike, gap
 from parity.checks.models.mapping import ModelMap
+from parity.checks.models.ordered import pairs_by_use
 from parity.checks.models.pieces import ExtentsKey, turns
 from parity.checks.models.proposal import Matched
 from parity.checks.models.quiet import likely_turn
@@ -36,6 +38,9 @@ SECONDS = 6.0
 
 SEED = 53
 
+MUCH = 0.5
+"""Share of the distance to which the order of use must not bring two models where what they do says nothing else."""
+
 NEARER = 0.999
 """Share of the distance below which an exchange has brought two models nearer: less is rounding."""
 
@@ -50,29 +55,49 @@ def nearer_rules(subjects: Subjects, found: ModelMap) -> list[LeafRule] | None:
     matched = found.matched
     if matched is None or found.alone or found.agree or not matched.unsure:
         return None
-    sure, unsure = list(matched.sure), [one for one, _ in matched.unsure]
-    end = time.process_time() + SECONDS
     try:
-        best = _measured(subjects, matched, [*sure, *unsure])
-        for _ in range(2):  # an exchange may show only after another one
-            before = best
-            for tried in _exchanged(sure, unsure):
-                if time.process_time() > end:
-                    break
-                now = _measured(subjects, matched, [*sure, *tried])
-                if _is_nearer(now, best):
-                    best, unsure[:] = now, tried
-            if best == before:
-                break
+        pairs = _nearest_pairs(subjects, matched)
     except SpecError:  # such values need not be finite
         return None
     rules = []
-    for group in groups_of([*sure, *unsure]):
+    for group in groups_of(pairs):
         rule = rule_of(group, subjects.first, subjects.second)
         if rule is None:
             return None
         rules.append(rule)
     return rules
+
+
+def _nearest_pairs(subjects: Subjects, matched: Matched) -> list[Alike]:
+    """Return pairs of all leaves: by the order of use, or by what behaviour told, with such as it left exchanged."""
+    sure, unsure = list(matched.sure), [one for one, _ in matched.unsure]
+    followed = FollowedMap(subjects, matched, time.process_time() + SECONDS)
+    told = [*sure, *unsure]
+    count = followed.parted(told)
+    used: list[Alike] | None = None
+    least = count + 1
+    for tried in pairs_by_use(subjects, matched):
+        pairs, fewer = followed.better(tried)
+        if fewer < least:
+            used, least = pairs, fewer
+    # behind a fault what leaves do tells little, and behind one that moves nothing much it tells all
+    if used is not None and (least < count or not (
+        _distance(subjects, matched, told) < MUCH * _distance(subjects, matched, used)
+    )):  # fmt: skip
+        return used
+    end = time.process_time() + SECONDS
+    best = _measured(subjects, matched, [*sure, *unsure])
+    for _ in range(2):  # an exchange may show only after another one
+        before = best
+        for tried in _exchanged(sure, unsure):
+            if time.process_time() > end:
+                break
+            now = _measured(subjects, matched, [*sure, *tried])
+            if _is_nearer(now, best):
+                best, unsure[:] = now, tried
+        if best == before:
+            break
+    return [*sure, *unsure]
 
 
 def _exchanged(sure: Sequence[Alike], unsure: list[Alike]) -> Iterator[list[Alike]]:

@@ -10,19 +10,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from parity.checks.models.assembly import groups_of, rule_of
 from parity.checks.models.draws import drawn
 from parity.checks.models.likeness import Alike
 from parity.checks.models.pieces import ExtentsKey, LeafPart
 from parity.checks.models.proposal import Matched
-from parity.checks.models.quiet import kind_of, likely_turn
+from parity.checks.models.quiet import by_words, kind_of, likely_turn
 from parity.checks.models.subjects import Subjects
+from parity.checks.models.used import order_of_use
 from parity.contract import ModelProbe, ModuleCall
 from parity.mapping import LeafRule
 
-__all__ = ["likely_maps"]
+__all__ = ["likely_maps", "pairs_by_use"]
 
 CallPlace = Callable[[LeafPart], tuple[int, ...]]
+
+Pairer = Callable[[Sequence[LeafPart], Sequence[LeafPart]], Sequence[tuple[LeafPart, LeafPart]]]
+"""Takes pieces of both models in the order in which they are used to pairs of them."""
 
 
 def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
@@ -36,11 +43,7 @@ def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
         Complete maps alone; none where a model has a leaf more than the other. Of functions, which show no calls,
         leaves are taken as they are listed.
     """
-    values = [
-        {leaf: drawn(value.shape, "statistic" if leaf in model.statistics else "parameter", (47, at))
-         for at, (leaf, value) in enumerate(model.leaves.items())}
-        for model in (subjects.first, subjects.second)
-    ]  # fmt: skip
+    values = _values(subjects)
     made = subjects.evaluate(values[0], values[1], grads=False, calls=True)
     places = [_placed(model, one.calls) for model, one in zip((subjects.first, subjects.second), made, strict=True)]
     maps = []
@@ -49,6 +52,35 @@ def likely_maps(subjects: Subjects, matched: Matched) -> list[list[LeafRule]]:
         if rules and rules not in maps:
             maps.append(rules)
     return maps
+
+
+def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
+    """Return pairs of leaves in the order in which computing takes them, the likeliest first.
+
+    First those whose names share words are paired, as a port may take what does not depend on one another in another
+    order; then all by that order, and then those alone that behaviour left.
+
+    Args:
+        subjects: The models.
+        matched: What behaviour tells.
+    """
+    sides = zip(subjects.both, _values(subjects), strict=True)
+    orders = [order_of_use(model, values, inputs) for (model, inputs), values in sides]
+    if any(one is None for one in orders):
+        return []
+    places = [lambda piece, used=used: (used[piece.leaf], piece.number) for used in orders]  # type: ignore[misc]
+    ways = (([], by_words), ([], None), (list(matched.sure), None))
+    found = [_paired(matched, known, places, pairing) for known, pairing in ways]
+    return [one for at, one in enumerate(found) if one is not None and one not in found[:at]]
+
+
+def _values(subjects: Subjects) -> list[dict[str, NDArray[np.float64]]]:
+    """Return values of the leaves of both models, no two alike."""
+    return [
+        {leaf: drawn(value.shape, "statistic" if leaf in model.statistics else "parameter", (47, at))
+         for at, (leaf, value) in enumerate(model.leaves.items())}
+        for model in (subjects.first, subjects.second)
+    ]  # fmt: skip
 
 
 def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> CallPlace:
@@ -67,7 +99,9 @@ def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> CallPlace:
     return place
 
 
-def _paired(matched: Matched, known: Sequence[Alike], places: Sequence[CallPlace]) -> list[Alike] | None:
+def _paired(
+    matched: Matched, known: Sequence[Alike], places: Sequence[CallPlace], pairing: Pairer | None = None
+) -> list[Alike] | None:
     """Return pairs of all pieces of one extent, one after the other; None where one model has more of them."""
     taken = {one.first for one in known} | {one.second for one in known}
     classes: dict[ExtentsKey, tuple[list[LeafPart], list[LeafPart]]] = defaultdict(lambda: ([], []))
@@ -76,7 +110,9 @@ def _paired(matched: Matched, known: Sequence[Alike], places: Sequence[CallPlace
             classes[one.key][at].append(one)
     if any(len(here) != len(there) for here, there in classes.values()):
         return None
-    pairs = [pair for both in classes.values() for pair in zip(*both, strict=True)]
+    pairs = [
+        pair for both in classes.values() for pair in (pairing(*both) if pairing else zip(*both, strict=True))
+    ]  # fmt: skip
     likely = [*pairs, *((one.first, one.second) for one in known)]
     return [*known, *(Alike(a, b, likely_turn(a, b, likely), 1.0, 0.0, "order") for a, b in pairs)]
 

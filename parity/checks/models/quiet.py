@@ -7,7 +7,7 @@ computes tells which is which. Its module does, where all else of the module is 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +18,7 @@ from parity.checks.models.likeness import Alike, match_pieces
 from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
 from parity.checks.models.subjects import Subjects, own_values, values_of
 
-__all__ = ["kind_of", "likely_pairs", "likely_turn", "match_quiet"]
+__all__ = ["by_words", "kind_of", "likely_pairs", "likely_turn", "match_quiet"]
 
 _KINDS = {"kernel": "weight", "scale": "weight", "embedding": "weight", "g": "weight", "b": "bias"}
 """Names of leaves that are one kind."""
@@ -151,6 +151,21 @@ def _by_names(here: Sequence[LeafPart], there: Sequence[LeafPart]) -> list[tuple
     return found
 
 
+def by_words(here: Sequence[LeafPart], there: Sequence[LeafPart]) -> list[tuple[LeafPart, LeafPart]]:
+    """Return likely pairs of as many pieces by the words that their names share, numbers left out, then by order."""
+    said = [[{word for word in _words(one.leaf) if not word[0].isdigit()} for one in side] for side in (here, there)]
+    scores = sorted(
+        (-len(first & second), abs(i - j), i, j)
+        for i, first in enumerate(said[0])
+        for j, second in enumerate(said[1])
+    )
+    found: dict[int, int] = {}
+    for _, _, i, j in scores:
+        if i not in found and j not in found.values():
+            found[i] = j
+    return [(here[i], there[j]) for i, j in sorted(found.items())]
+
+
 def likely_pairs(
     here: Sequence[LeafPart], there: Sequence[LeafPart], told: Sequence[Alike]
 ) -> list[tuple[LeafPart, LeafPart]]:
@@ -200,7 +215,8 @@ def likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPa
         pairs: All likely pairs.
 
     Where a port parts nothing tells which way a square matrix lies, and `.weight` to `.kernel` is one way in a port:
-    as it is first would transpose queries beside projections whose shapes say that they are turned.
+    as it is first would transpose queries beside projections whose shapes say that they are turned. Where those of
+    its kind leave a choice, as leaves of a port of functions have no kind, it is that of most matrices.
     """
     orders = turns(a.index.shape, b.index.shape)
     kind = (a.leaf.rpartition(".")[2], b.leaf.rpartition(".")[2])
@@ -209,7 +225,13 @@ def likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPa
         for one, other in pairs
         if (one.leaf.rpartition(".")[2], other.leaf.rpartition(".")[2]) == kind and one.index.ndim == a.index.ndim
     ]
-    return next((order for order in orders if all(order in allowed for allowed in others)), orders[0])
+    fitting = [order for order in orders if all(order in allowed for allowed in others)] or list(orders[:1])
+    clear = Counter(
+        allowed[0]
+        for one, other in (pairs if len(fitting) > 1 else ())
+        if one.index.ndim == a.index.ndim and len(allowed := turns(one.index.shape, other.index.shape)) == 1
+    )
+    return max(fitting, key=lambda order: clear[order])
 
 
 def _left_over(rest: Rest, silent: set[LeafPart], told: Sequence[Alike]

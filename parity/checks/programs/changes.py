@@ -256,6 +256,9 @@ def _left_out(one: ProgramOperation) -> Iterator[OperationChange]:
             if fits and (x.size == y.size or x.size == 1):
                 edit = OperationEdit(after=lambda o, i, s, p=place: (np.broadcast_to(i[p], o[0].shape),))  # type: ignore[misc]
                 yield OperationChange("left out", f"{one.kind} is applied", "not", 1 + (x.size == 1), edit)
+            elif fits:  # spread over what it is a factor or a summand of
+                edit = OperationEdit(after=lambda o, i, s, p=place: (np.broadcast_to(i[p], o[0].shape),))  # type: ignore[misc]
+                yield OperationChange("left out", f"{one.kind} is applied", "not", 2, edit)
     if y.size > 1:
         yield OperationChange("left out", f"{one.kind} is applied", "zeros in its place", 3, edit_of(np.zeros_like))
         yield OperationChange("left out", f"{one.kind} is applied", "ones in its place", 3, edit_of(np.ones_like))

@@ -96,7 +96,9 @@ def explain(
     if one := _of_one(first, second, orders, names, most, SECONDS, NARROW, focus):
         return [ProgramDifference((each,)) for each in one]
     if graft is not None and compact:
-        return [graft]
+        # a long line may have taken all the time for what it is given
+        alone = _of_one(first, second, orders, names, SECONDS, SECONDS, NARROW[-1:], focus, lines=False)
+        return [ProgramDifference((each,)) for each in alone] or [graft]
     if one := _of_one(first, second, orders, names, SECONDS, SECONDS, WIDE):
         return [ProgramDifference((each,)) for each in one]
     ends = time.process_time() + PAIR_SECONDS
@@ -107,7 +109,7 @@ def explain(
 def _of_one(
     first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
     names: tuple[NamedValues, NamedValues], most: float, each: float, stages: Sequence[str | int] = STAGES,
-    focus: tuple[Sequence[int], Sequence[int]] | None = None,
+    focus: tuple[Sequence[int], Sequence[int]] | None = None, *, lines: bool = True,
 ) -> list[Explanation]:  # fmt: skip
     """Return the changes of one operation that make two programs equal.
 
@@ -120,6 +122,7 @@ def _of_one(
         each: The same for each program and kind of change.
         stages: Kinds of changes that are tried.
         focus: Operations of each program of which one is changed, or what goes into it; None for all.
+        lines: Whether lines as a whole are changed too.
     """
     searches = []
     for side, (mine, theirs) in enumerate(((first, second), (second, first))):
@@ -130,9 +133,9 @@ def _of_one(
         if focus is not None:
             parted = [at for at in candidates.parted if at in focus[side]]
             candidates = dataclasses.replace(candidates, parted=parted)
-        searches.append(
-            ChangeSearch(mine, wanted, candidates, orders if side == 0 else None, side, None, names[side])
-        )
+        search = ChangeSearch(mine, wanted, candidates, orders if side == 0 else None, side, None, names[side])
+        search.lines = lines
+        searches.append(search)
     return searched(searches, most, each, stages)
 
 
@@ -229,7 +232,7 @@ def _inside(
                 [one for one in held if one <= at]
                 for held in (candidates.parted, candidates.before, candidates.moved)
             )
-            yield at, wanted, Candidates(here, before, moved, candidates.wanted, candidates.numbers)
+            yield at, wanted, dataclasses.replace(candidates, parted=here, before=before, moved=moved)
             count += 1
         if count >= MOST_PAIRS:
             return

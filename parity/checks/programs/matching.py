@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ __all__ = ["Candidates", "KnownValues", "candidates_of"]
 
 CLOSE = 1e-9
 """Relative distance within which two values are one."""
+
+_FILLED = 1e4
+"""How many times as large as all others the largest number of a value is, where a mask is filled with it."""
 
 
 class KnownValues:
@@ -56,7 +60,7 @@ class KnownValues:
             return np.zeros(0, np.int64)
         mine = _print(value)
         # a sum is rounded at the size of its terms
-        scale = np.array([mine[4], mine[1], mine[3], mine[3], mine[4]])
+        scale = np.array([mine[4], mine[1], mine[3], mine[3], mine[4], mine[5]])
         with np.errstate(all="ignore"):
             apart = np.abs(held - mine)
         return np.flatnonzero((apart <= CLOSE * np.abs(scale)).all(1))
@@ -65,8 +69,14 @@ class KnownValues:
 def _print(value: NDArray[np.float64]) -> NDArray[np.float64]:
     flat = np.asarray(value, np.float64).ravel()
     size = np.abs(flat)
-    with np.errstate(all="ignore"):  # squares of what a mask is filled with may be beyond any number
-        return np.array([flat.sum(), (flat * flat).sum(), flat.min(), size.max(), size.sum()])
+    largest = float(size.max())
+    rest = size[size < largest]
+    if rest.size and largest > _FILLED * float(rest.max()):
+        # beside what a mask is filled with all other numbers would be rounding
+        flat = np.where(size < largest, flat, 2.0 * np.sign(flat) * rest.max())
+        size = np.abs(flat)
+    with np.errstate(all="ignore"):  # squares of what is no filling may be beyond any number
+        return np.array([flat.sum(), (flat * flat).sum(), flat.min(), size.max(), size.sum(), largest])
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,8 @@ class Candidates:
     """Values of the other that are not of this one."""
     numbers: frozenset[float] = frozenset()
     """Plain numbers that operations of the other are given."""
+    entries: frozenset[int] = frozenset()
+    """Those of `parted` of which the other has all that goes in."""
 
 
 def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOperation]) -> Candidates:
@@ -107,11 +119,7 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
             continue
         floats = [a for a in one.inputs if a.dtype.kind == "f" and a.size > 1]
         (first if all(known.has(a) for a in floats) else later).append(at)
-    given = [a for at in first for a in mine[at].inputs]
-    before = [
-        at for at in same
-        if any(a.shape == b.shape and np.array_equal(a, b) for a in mine[at].outputs for b in given)
-    ]  # fmt: skip
+    before = _before(mine, same, [a for at in first for a in mine[at].inputs])
     moved = [
         at
         for at in same
@@ -119,7 +127,25 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         if a.size > 1 and known.has(np.asarray(a, np.float64)) and not known.has_in_order(np.asarray(a, np.float64))
     ]
     numbers = frozenset(number for one in theirs for number in one.numbers.values())
-    return Candidates([*first, *later], before[::-1], moved, wanted, numbers)
+    return Candidates([*first, *later], before[::-1], moved, wanted, numbers, frozenset(first))
+
+
+def _before(mine: Sequence[ProgramOperation], same: Sequence[int], given: Sequence[NDArray[Any]]) -> list[int]:
+    """Return operations that make values, or such as are laid otherwise alone on the way to them, in order."""
+    wanted, found = list(given), []
+    for at in sorted(same, reverse=True):
+        one = mine[at]
+        if not any(a.shape == b.shape and np.array_equal(a, b) for a in one.outputs for b in wanted):
+            continue
+        found.append(at)
+        if len(one.outputs) == 1 and len(one.inputs) == 1 and _same_numbers(one.inputs[0], one.outputs[0]):
+            wanted.append(one.inputs[0])
+    return found[::-1]
+
+
+def _same_numbers(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Return whether two values hold the same numbers in whatever order."""
+    return a.size == b.size and np.array_equal(np.sort(a, None), np.sort(b, None))
 
 
 def _numbers(operations: Sequence[ProgramOperation]) -> list[NDArray[np.float64]]:

@@ -134,6 +134,15 @@ def _fillings(one: ProgramOperation) -> Iterator[tuple[float, Callable[[float], 
 
 
 def _solved(search: ProgramTrial, edits: Callable[[float], dict[int, OperationEdit]], start: float) -> float | None:
+    """Return the number with which a program gives what is wanted at all draws: first one for the first of them."""
+    unchanged = search.run_first({})
+    if unchanged is not None and float(np.abs(unchanged - search.first).max(initial=0.0)) > 1.0:
+        value = solve_number(lambda value: search.run_first(edits(value)), start, search.first, 1.0)
+        if value is None:
+            return None
+        made = search.run_with(edits(value))
+        if made is not None and float(np.abs(made - search.wanted).max(initial=0.0)) <= search.limit:
+            return value
     return solve_number(lambda value: search.run_with(edits(value)), start, search.wanted, search.limit)
 
 

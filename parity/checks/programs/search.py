@@ -58,6 +58,9 @@ def searched(
 class ChangeSearch(ProgramTrial):
     """Tries the changes of a table; see `ProgramTrial`."""
 
+    lines = True
+    """Whether lines as a whole are changed too."""
+
     def seen(self) -> list[Explanation]:
         """Return changes of a result that make a value which the other program has and this one has not."""
         one = self.candidates
@@ -83,21 +86,34 @@ class ChangeSearch(ProgramTrial):
     def at_rank(self, rank: int) -> list[Explanation]:
         """Return the changes of a rank that make it equal, one of each topic."""
         one = self.candidates
-        places = [*one.parted, *one.before, *one.moved]
+        # behind where they part first hardly anything shows what is done otherwise
+        first, later = ([at for at in one.parted if (at in one.entries) is here] for here in (True, False))
+        places = [*first, *one.before, *one.moved, *later]
         return self._first(self._tried(places, rank) if self.limit > 0.0 else ())
 
     def _tried(self, places: Sequence[int], rank: int) -> Iterator[tuple[int, OperationChange]]:
-        """Yield changes of a rank, those of a line as a whole once."""
+        """Yield changes of a rank, those of a line as a whole once; of what is done in turns those of one first."""
         lines: set[str] = set()
-        for at in places:
+        for at in self._ordered(places):
             yield from ((at, change) for change in changes_of(self.operations, at) if change.rank == rank)
             place = self.operations[at].place
-            if place not in lines and rank in (1, 2):
+            if self.lines and place not in lines and rank in (1, 2):
                 lines.add(place)
                 line = [other for other, two in enumerate(self.operations) if two.place == place]
                 for first, change in changes_of_line(self.operations, line, self.names):
                     if change.rank == rank:
                         yield first, change
+
+    def _ordered(self, places: Sequence[int]) -> list[int]:
+        """Return operations, of those in turns of one line the first that parts, and last the others of them."""
+        first: list[int] = []
+        later: list[int] = []
+        seen: set[tuple[int, ...]] = set()
+        for at in places:
+            turned = tuple(self.turned(at))
+            (later if turned in seen else first).append(at)
+            seen |= {turned} if len(turned) > 1 else set()
+        return [*first, *later]
 
     def _first(self, tried: Iterable[tuple[int, OperationChange]]) -> list[Explanation]:
         """Return the first change of each topic that makes it equal; wider ones than the first are left."""

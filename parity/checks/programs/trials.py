@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import Explanation, NamedValues, OperationChange
+from parity.checks.programs.edits import Explanation, NamedValues, OperationChange, turns_of
 from parity.checks.programs.matching import Candidates
 from parity.contract import OperationEdit, TracedProgram
 
@@ -99,9 +99,13 @@ class ProgramTrial:
         self.wanted = np.concatenate(self._wanted)
         """What it shall give at all draws, each in its unit."""
         self.end = 0.0
+        self._turns: dict[str, list[list[int]]] = {}
 
     def groups(self, at: int, *, whole: bool = True) -> list[list[int]]:
-        """Return an operation alone, and with those of its kind: that take the same in its line, of it, of all."""
+        """Return an operation alone, and with others of its kind.
+
+        Those that take the same in its line, the same one in each turn of it, those of its line, and of all.
+        """
         one = self.operations[at]
         same = [
             other for other, two in enumerate(self.operations)
@@ -110,10 +114,19 @@ class ProgramTrial:
         line = [other for other in same if self.operations[other].place == one.place]
         taking = [other for other in line if _share(self.operations[other].inputs[:1], one.inputs[:1])]
         groups = [[at]]
-        for more in (taking, line, same) if whole else (taking, line):
-            if len(more) > len(groups[-1]):
+        turned = self.turned(at)
+        for more in (taking, turned, line, same) if whole else (taking, turned, line):
+            if len(more) > len(groups[-1]) or (more is turned and len(more) > 1 and more not in groups):
                 groups.append(more)
         return groups
+
+    def turned(self, at: int) -> list[int]:
+        """Return an operation of a line in each turn of it: a loop, or a function that is called several times."""
+        place = self.operations[at].place
+        if place not in self._turns:
+            line = [other for other, two in enumerate(self.operations) if two.place == place]
+            self._turns[place] = turns_of(self.operations, line)
+        return next(([*each] for each in zip(*self._turns[place], strict=True) if at in each), [at])
 
     def run_with(self, edits: dict[int, OperationEdit]) -> NDArray[np.float64] | None:
         """Return what it gives with some operations changed at all draws, each in its unit; None where it fails."""
@@ -126,6 +139,18 @@ class ProgramTrial:
             made.append(flat_of(outputs, self.orders) / limit)
         whole = np.concatenate(made)
         return whole if whole.shape == self.wanted.shape and np.isfinite(whole).all() else None
+
+    @property
+    def first(self) -> NDArray[np.float64]:
+        """What it shall give at the first draw, in its unit."""
+        return self._wanted[0]
+
+    def run_first(self, edits: dict[int, OperationEdit]) -> NDArray[np.float64] | None:
+        """Return what it gives at the first draw, as `run_with` does at all."""
+        with np.errstate(all="ignore"):
+            outputs = self.mine[0].run(edits, self.at)
+        made = None if outputs is None else flat_of(outputs, self.orders) / self.limits[0]
+        return made if made is not None and made.shape == self.first.shape and np.isfinite(made).all() else None
 
     def fits(self, edits: dict[int, OperationEdit]) -> bool:
         """Return whether it gives what is wanted with some operations changed, at all draws."""

@@ -1,0 +1,49 @@
+"""In which order a model takes its leaves into what it computes: alike in a port, however its leaves are listed.
+
+A port of functions shows no modules, and a dictionary lists its leaves by the letters of their keys. What it computes
+takes them in the order of the original, but for what no later value depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parity.contract import Inputs, ModelProbe
+from parity.errors import SpecError
+
+__all__ = ["order_of_use"]
+
+
+def order_of_use(
+    model: ModelProbe, values: Mapping[str, NDArray[np.float64]], inputs: Inputs
+) -> dict[str, int] | None:
+    """Return each leaf's number in the order of first use; None where that is not seen of all that are used.
+
+    Args:
+        model: The model.
+        values: Of its leaves, no two alike.
+        inputs: What it is called with.
+    """
+    try:
+        program = model.trace(values, inputs)
+    except SpecError:
+        return None
+    if program is None:
+        return None
+    known = {_key(np.asarray(value, np.float64)): leaf for leaf, value in values.items()}
+    found: dict[str, int] = {}
+    for operation in program.operations:
+        for x in operation.inputs:
+            if x.dtype.kind == "f" and (leaf := known.get(_key(x))) is not None:
+                found.setdefault(leaf, len(found))
+    if not found:
+        return None
+    return {leaf: found.get(leaf, len(found) + at) for at, leaf in enumerate(values)}
+
+
+def _key(value: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:
+    return value.shape, np.ascontiguousarray(value).tobytes()
