@@ -43,7 +43,8 @@ def _without_variables(held: list[Any], generator: GeneratorType[Any, Any, Any])
 
     `for step in range(9): yield step` leaves nothing to the one generator that a variable holds, such as its data.
     """
-    code, local, rest = generator.gi_code, generator.gi_frame.f_locals, list(held)
+    code, rest = generator.gi_code, list(held)
+    local = {} if generator.gi_frame is None else generator.gi_frame.f_locals
     for name in code.co_varnames:
         at = next((at for at, one in enumerate(rest) if one is local.get(name)), None)
         if at is not None and name not in code.co_cellvars:

@@ -6,6 +6,7 @@ import ast
 import functools
 from collections.abc import Mapping, Sequence
 
+from parity.checks.judging.bounds import bound_of
 from parity.checks.judging.for_people import is_only_shown
 from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import (
@@ -28,7 +29,13 @@ _EXTREMES = ("min", "max", "minimum", "maximum")
 
 
 def decided_by(
-    node: ast.AST, writes: frozenset[int], tree: ast.Module, *, there: bool, flags: Sequence[ast.expr] = ()
+    node: ast.AST,
+    writes: frozenset[int],
+    tree: ast.Module,
+    *,
+    there: bool,
+    flags: Sequence[ast.expr] = (),
+    errors: bool = True,
 ) -> set[str]:
     """Return the names by which one statement decides.
 
@@ -38,7 +45,11 @@ def decided_by(
         tree: The module that it is in.
         there: Whether it counts that something is there at all, which `is None` asks.
         flags: What flags in its condition were set to: `done = c >= N` before `if done:`.
+        errors: Whether statements count that raise at a bound, and do nothing else.
     """
+    bound = bound_of(node)
+    if isinstance(node, ast.Assert) or (bound is not None and not errors):
+        return {bound.name} if bound is not None and errors else set()
     if isinstance(node, ast.If) and (is_table(node) or id(node) in guarded(tree)):
         return set()  # what a guard of plain statements is for is measured (`choices`)
     if isinstance(node, ast.If | ast.While):

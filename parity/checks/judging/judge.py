@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from parity.capture import Leaf, StateSnapshot, root_of
+from parity.checks.judging.bounds import keeps_away, runs_into
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import (
@@ -48,6 +49,7 @@ from parity.checks.judging.otherwise import differs_otherwise
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.suspicion import (
     is_another_type,
+    number_of,
     of_a_beginning,
     with_sources,
     without_effect_last,
@@ -254,7 +256,7 @@ def _judge_states(
             gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
             open_to = item.path not in uninterrupted.streams and not seen.is_a_length(item.path)
             open_to = open_to and not is_another_type(item.path, states)
-            decided = open_to and _decides(item, uninterrupted, there=bool(gone))
+            decided = open_to and _decides(item, seen, there=bool(gone))
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(item)
                 decided = True
@@ -269,7 +271,7 @@ def _judge_states(
         for item, replaced_at in replaced:
             whole = seen.held_by(item)
             open_to = not seen.is_a_length(item.path) and not is_another_type(item.path, states)
-            decided = open_to and _decides(whole, uninterrupted, there=whole != item)
+            decided = open_to and _decides(whole, seen, there=whole != item)
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(whole)
                 decided = True
@@ -314,15 +316,27 @@ def _is_set_next(path: str, marks: Sequence[Mark], at: int) -> bool:
     return now is not None and later is not None and not now.same(later)
 
 
-def _decides(item: Evidence, uninterrupted: Uninterrupted, *, there: bool) -> bool:
+def _decides(item: Evidence, seen: Differences, *, there: bool) -> bool:
     """Return whether what ran decides by a value; the same number in another type decides nothing by itself.
 
     A first batch that is kept and only asked whether it is there (`if first is None: first = x`) decides by that, and
-    counts where one of the runs is without it.
+    counts where one of the runs is without it. Of a number that nothing but errors guard, its course tells.
     """
-    path = item.path.removesuffix(".len")  # every `len(...)` of a condition would be its name
+    use, path = seen.uninterrupted.use, item.path.removesuffix(".len")  # every `len(...)` would be its name
     name = (identifiers(path) or [path])[-1]
-    return item.expected != item.got and uninterrupted.use.decides(name, there=there)
+    if item.expected == item.got or not use.decides(name, there=there):
+        return False
+    if use.decides(name, there=there, errors=False):
+        return True
+    bounds = use.error_bounds(name)
+    raised = [one for one in bounds if not one.asserted]
+    sides = zip(
+        *((one.left.leaves.get(item.path), one.right.leaves.get(item.path)) for one in seen.states), strict=True
+    )
+    courses = [[number for leaf in side if leaf and (number := number_of(leaf)) is not None] for side in sides]
+    if not all(courses) or (raised and not all(keeps_away(one, raised) for one in courses)):
+        return bool(raised)
+    return any(runs_into(one, bounds) for one in courses)
 
 
 def _picks(item: Evidence, seen: Differences, uninterrupted: Uninterrupted) -> bool:

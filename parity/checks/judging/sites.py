@@ -32,7 +32,9 @@ def sites_of(use: Use, names: Collection[str]) -> frozenset[DecisionSite]:
             here = decided_by(node, writes, source_tree(file), there=True, flags=flags) & set(names)
             closed = is_for_people(node, source_tree(file)) or (here and is_closed(node, file, use.files))
             if here and not closed and use.ran(file, function):
-                part = node.test if isinstance(node, ast.If | ast.While) else getattr(node, "value", None)
+                part = (
+                    node.test if isinstance(node, ast.If | ast.While | ast.Assert) else getattr(node, "value", None)
+                )
                 found |= set(_sites(file, getattr(node, "lineno", 0), part, here))
                 for flag in flags:
                     found |= set(_sites(file, flag.lineno, flag, here))

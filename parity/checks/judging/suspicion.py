@@ -14,7 +14,7 @@ from parity.checks.judging.evidence import Evidence, TwoStates, after_resume
 from parity.checks.judging.later_steps import is_filled_otherwise, is_made_again
 from parity.checks.judging.ordering import holders_of, identifiers
 
-__all__ = ["is_another_type", "of_a_beginning", "with_sources", "without_effect_last"]
+__all__ = ["is_another_type", "number_of", "of_a_beginning", "with_sources", "without_effect_last"]
 
 
 def without_effect_last(found: list[Evidence], seen: Differences) -> list[Evidence]:
@@ -84,10 +84,10 @@ def is_another_type(path: str, states: Sequence[TwoStates]) -> bool:
     """
     pairs = [(both.left.leaves.get(path), both.right.leaves.get(path)) for both in states]
     there = [(a, b) for a, b in pairs if a is not None and b is not None and not a.same(b)]
-    return bool(there) and all(_number(a) is not None and _number(a) == _number(b) for a, b in there)
+    return bool(there) and all(number_of(a) is not None and number_of(a) == number_of(b) for a, b in there)
 
 
-def _number(leaf: Leaf) -> Fraction | None:
+def number_of(leaf: Leaf) -> Fraction | None:
     """Return the exact value of a plain number; None of anything else, a text of digits too."""
     if leaf.role != "scalar" or leaf.kind in ("str", "bytes"):
         return None

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from parity.checks.judging.bounds import ErrorBound, bounds_in
 from parity.checks.judging.closed import is_closed
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
 from parity.checks.judging.for_people import is_for_people
@@ -41,22 +42,29 @@ class Use:
     marking: tuple[str, int] = ("", 0)
     """File and first line of the function that makes the marks."""
 
-    def decides(self, name: str, *, there: bool = True) -> bool:
+    def decides(self, name: str, *, there: bool = True, errors: bool = True) -> bool:
         """Return whether a comparison with a variable, attribute or key of this name guards more than a message.
 
         Args:
             name: The last name of a path.
             there: Whether it counts that something is there at all, which `is None` asks, and not its value. It
                 counts in any case where the name is taken for anything else.
+            errors: Whether statements count that raise at a bound, and do nothing else.
         """
         there = there or self._takes_otherwise(name)
         return any(
             name in names and self.ran(file, line)
             for file in self.files
             for line, names in _deciding(
-                file, self.files, frozenset(at for of, at in self.writes if of == file), there
+                file, self.files, frozenset(at for of, at in self.writes if of == file), there, errors
             )
         )
+
+    def error_bounds(self, name: str) -> list[ErrorBound]:
+        """Return the bounds at which a variable, attribute or key of this name raises."""
+        return [
+            one for file in self.files for line, one in bounds_in(file) if one.name == name and self.ran(file, line)
+        ]
 
     def _takes_otherwise(self, name: str) -> bool:
         """Return whether code takes a name beside conditions that ask whether it is there, and their bodies."""
@@ -207,13 +215,14 @@ def is_saved(name: str, files: Iterable[str]) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _deciding(
-    file: str, files: tuple[str, ...], writes: frozenset[int], there: bool
+    file: str, files: tuple[str, ...], writes: frozenset[int], there: bool, errors: bool
 ) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names by which it decides; 0 for the module itself."""
     found: dict[int, set[str]] = {}
     for node, line in by_function(source_tree(file)):
         if not is_for_people(node, source_tree(file)):
-            names = decided_by(node, writes, source_tree(file), there=there, flags=flags_behind(file, node))
+            flags = flags_behind(file, node)
+            names = decided_by(node, writes, source_tree(file), there=there, flags=flags, errors=errors)
             if names and not is_closed(node, file, files):
                 found.setdefault(line, set()).update(names)
     return tuple((line, frozenset(names)) for line, names in found.items() if names)

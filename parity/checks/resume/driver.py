@@ -260,9 +260,9 @@ class Driver:
             self._leave_out_what_is_meant(outcome)
         if outcome.broken and live:  # what differs from the resume on, and at the end, is what files and numbers show
             causes = [e for e in outcome.differs if e.path in outcome.lasting]
-            files = [e for e in outcome.broken if e.component.startswith("checkpoint")]
-            if not causes and all(_are_bytes(e) for e in files):
-                causes = [e for e in outcome.earliest if not files or e.path not in outcome.beginnings]
+            saved = [e for e in outcome.broken if e.component.startswith("checkpoint")]
+            if not causes and all(_are_bytes(e) for e in saved):
+                causes = [e for e in outcome.earliest if not saved or e.path not in outcome.beginnings]
             others = {e.path.partition(":")[0] for e in outcome.broken}
             again = [e for e, written in outcome.written_again if written & others]
             causes = again + [e for e in causes if e not in again]

@@ -25,7 +25,7 @@ def is_marshalled(data: bytes) -> bool:
 
 def read_marshalled(data: bytes) -> Any:
     """Return the container in it; None where anything else is in it or stands behind it."""
-    read = _MarshalReader(data)
+    read = _MarshalledBytes(data)
     try:
         found = read.value()
     except (IndexError, KeyError, ValueError, TypeError, struct.error, RecursionError):
@@ -33,7 +33,7 @@ def read_marshalled(data: bytes) -> Any:
     return found if read.at == len(data) else None
 
 
-class _MarshalReader:
+class _MarshalledBytes:
     """Reads one value after the other."""
 
     def __init__(self, data: bytes) -> None:
