@@ -300,7 +300,7 @@ AVERAGES = {
     "period of a lookahead": (lookahead(0.5), lookahead(0.5, 4), copied,
                               "lookahead: the parameters are set from avg at update 3, 6 here, at update 4 there"),
     "slow values alone": (lookahead(0.5), lookahead(0.5, sets=False), copied,
-                          "lookahead: the parameters are set from avg at update 3, 6 here, at none of updates 1 to 6"),
+                          "lookahead: the parameters are set from avg at update 3, 6 here, at none of updates 1"),
 }  # fmt: skip
 
 
