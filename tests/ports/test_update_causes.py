@@ -90,7 +90,8 @@ CLIP, CLIPPED = by_norm(0.1), by_value(-0.2, 0.2)
 HALVED = "accumulation: the gradients of the port are 1/2 times the trainer's"
 MOMENTUM = "momentum: it takes 1 of the first gradient and 0.5 of later ones here, "
 ONE_END = "clips every element of the gradient at both ends, the port above alone"
-BY_VALUE = "clips every element of the gradient by itself (by value)"
+BY_VALUE = "every element is clipped by itself (by value) to 0.2"
+BY_NORM = "the gradient of the loss, all of it scaled to one norm at each update (clipped by the norm of all)"
 
 UPDATES = {
     "dampened first": (momentum(1, 0.5), momentum(0.5, 0.5), momenta, MOMENTUM + "0.5 of the first gradient"),
@@ -100,7 +101,8 @@ UPDATES = {
     "keeps less": (momentum(1, 1), momentum(1, 1, kept=0.8), momenta,
                    "momentum: from the second update on it is 0.9 of itself and 1 of the gradient here, 0.8 of"),
     "clipped at the second update": (
-        from_second(by_norm(0.5)), from_second(by_norm(0.6)), momenta, "",
+        from_second(by_norm(0.5)), from_second(by_norm(0.6)), momenta,
+        "clipping: largest norm of the gradients 0.5 here, 0.6 there (from update 2 on",
     ),
     "average": (momentum(1, 1), momentum(0.1, 0.1), momenta, "momentum: it is 0.9 of itself and 1 of the gradient"),
     "halved, momentum": (momentum(1, 1), momentum(1, 1, change=half), momenta, HALVED),
@@ -113,8 +115,8 @@ UPDATES = {
     ),
     "gradient of others": (momentum(1, 1), momentum(1, 1, change=of_others), momenta, ""),
     "gradient of others, Adam": (adam(), adam(change=of_others), moments, "gradient: the moments of the port are of"),
-    "norm for value": (centred(CLIPPED), centred(CLIP), centred_slots, f"clipping: the trainer {BY_VALUE}"),
-    "value for norm": (centred(CLIP), centred(CLIPPED), centred_slots, f"clipping: the port {BY_VALUE}"),
+    "norm for value": (centred(CLIPPED), centred(CLIP), centred_slots, f"clipping: {BY_VALUE} here; there {BY_NORM}"),
+    "value for norm": (centred(CLIP), centred(CLIPPED), centred_slots, f"clipping: {BY_NORM} here; there {BY_VALUE}"),
     "no slots": (momentum(1, 1), plain(), (momenta, lambda params: {}), "state: no slot of the port holds a part"),
     "one end": (centred(CLIPPED), centred(by_value(-9, 0.2)), centred_slots, f"clipping: the trainer {ONE_END}"),
     "one end, Adam": (adam(change=CLIPPED), adam(change=by_value(-9, 0.2)), moments,
@@ -295,9 +297,10 @@ AVERAGES = {
                              "EMA: taken after the update here, before it there"),
     "share of a lookahead": (lookahead(0.5), lookahead(0.8), copied,
                              "lookahead: at update 3 the parameters are avg itself here and avg there"),
-    "period of a lookahead": (lookahead(0.5), lookahead(0.5, 4), copied, LATE),
+    "period of a lookahead": (lookahead(0.5), lookahead(0.5, 4), copied,
+                              "lookahead: the parameters are set from avg at update 3, 6 here, at update 4 there"),
     "slow values alone": (lookahead(0.5), lookahead(0.5, sets=False), copied,
-                          "lookahead: after update 3 the parameters are avg itself here, there they are not"),
+                          "lookahead: the parameters are set from avg at update 3, 6 here, at none of updates 1"),
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
         held = walk.lanes[at].moments[1].slots[taken.slot]
         several = {leaf: one for leaf, one in taken.gradient.items() if leaf not in held or held[leaf].size >= FEWEST}
         part, shares = one_value(several or taken.gradient, ONE), shares_of(walk.lanes[at], taken.slot, 2)
-        share = walk.lanes[at].kept.get(taken.slot) if shares is None and taken.square else shares and shares.kept
+        share = shares.kept if shares else walk.lanes[at].kept.get(taken.slot) if taken.square else None
         if part is None or share is None or not 0.0 <= share < 1.0:
             return ""
         # beside a second moment the first is a mean, of which the gradient is one less what is kept

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parity.checks.proving.effective import fitted_any
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.seen import SeenUpdate, decays_of, joined
 from parity.checks.proving.slots import LeafArrays
-from parity.checks.proving.unit_forms import GradientForm
+from parity.checks.proving.unit_forms import EPSILON, GradientForm
 from parity.errors import ParityError
 
 __all__ = ["ascended_forms", "ascent_of", "batch_parts", "parted_forms"]
@@ -166,10 +167,11 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
         clipped = np.abs(w * norms - limit) <= 1e-5 * limit
         if (clipped | (np.abs(w - top) <= 1e-5 * top)).all() and (clipped & (w < top * (1 - 1e-5))).any():
             words = f"each of {parts} parts of the batch is clipped by itself, then they are added"
+            kind = f"parts {parts} clipped"
             return [
-                GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None, top, limit)),
-                GradientForm(f"parts {parts} clipped", "clipping", words, _summed(lane, parts, None, np.inf, limit)),
-            ]
+                GradientForm(kind, "clipping", words, _summed(lane, parts, None, free, limit, more))
+                for more in _added(w[clipped], norms[clipped], parts) for free in (top, np.inf)
+            ]  # fmt: skip
         w = w / w.sum() if abs(w.sum()) > 1e-9 else w
         shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
         words = f"the gradients of {parts} parts of the batch with the weights {shown}"
@@ -180,13 +182,25 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
     return []
 
 
+def _added(w: NDArray[np.float64], norms: NDArray[np.float64], parts: int) -> list[float]:
+    """Return what may be added to the norms of parts that are clipped: of two the weights tell it.
+
+    A part that is divided by their number before it is clipped has as many times the epsilon beside its own norm.
+    """
+    one, two = int(w.argmin()), int(w.argmax())
+    if w[two] - w[one] <= 1e-3 * w[two]:
+        return [0.0, EPSILON, parts * EPSILON]
+    more = float((w[one] * norms[one] - w[two] * norms[two]) / (w[two] - w[one]))
+    return [more] if 0.1 * EPSILON <= more <= 100 * EPSILON else [0.0]
+
+
 def _summed(
-    lane: Lane, parts: int, weights: Sequence[float] | None, top: float = 1.0, limit: float = 1.0
+    lane: Lane, parts: int, weights: Sequence[float] | None, top: float = 1.0, limit: float = 1.0, more: float = 0.0
 ) -> Callable[[SeenUpdate], LeafArrays]:
     def make(update: SeenUpdate) -> LeafArrays:
         made, leaves = _of_parts(lane, update, parts), list(update.gradient)
         norms = [float(np.linalg.norm(joined(one, leaves))) for one in made]
-        shares = weights if weights is not None else [min(top, limit / norm) for norm in norms]
+        shares = weights if weights is not None else [min(top, limit / (norm + more)) for norm in norms]
         return {leaf: np.sum([w * one[leaf] for w, one in zip(shares, made, strict=True)], axis=0) for leaf in leaves}
 
     return make

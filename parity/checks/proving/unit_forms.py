@@ -16,7 +16,7 @@ from parity.checks.proving.effective import FEWEST, one_value
 from parity.checks.proving.seen import SeenUpdate
 from parity.checks.proving.slots import LeafArrays, names_of
 
-__all__ = ["GradientForm", "centred_forms", "plain_forms", "unit_forms", "value_forms"]
+__all__ = ["EPSILON", "GradientForm", "centred_forms", "plain_forms", "unit_forms", "value_forms"]
 
 SAME = 1e-7
 """Relative distance of two scales within one part."""
