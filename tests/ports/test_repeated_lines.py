@@ -55,9 +55,9 @@ def _port(x: Any, fault: str) -> Any:
 def _explained(fault: str, monkeypatch: pytest.MonkeyPatch) -> ProgramDifference:
     for name, seconds in (("SECONDS", 1.0), ("GRAFT_SECONDS", 1.0), ("PAIR_SECONDS", 0.0)):
         monkeypatch.setattr(explaining, name, seconds)
-    here = [TorchProgram(lambda x=x: lambda: _trainer(torch.from_numpy(x))) for x in _INPUTS]
+    here: list[Any] = [TorchProgram(lambda x=x: lambda: _trainer(torch.from_numpy(x))) for x in _INPUTS]  # type: ignore[misc]
     with jax.enable_x64(True):
-        there = [JaxProgram(lambda x: [_port(x, fault)], jnp.asarray(x)) for x in _INPUTS]
+        there: list[Any] = [JaxProgram(lambda x: [_port(x, fault)], jnp.asarray(x)) for x in _INPUTS]
     found = explain(here, there)[0]
     assert isinstance(found, ProgramDifference)
     return found

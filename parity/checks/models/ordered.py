@@ -68,8 +68,8 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
     orders = [order_of_use(model, values, inputs) for (model, inputs), values in sides]
     if any(one is None for one in orders):
         return []
-    places = [lambda piece, used=used: (used[piece.leaf], piece.number) for used in orders]  # type: ignore[misc]
-    ways = (([], by_words), ([], None), (list(matched.sure), None))
+    places = [lambda piece, used=used: (used[piece.leaf], piece.number) for used in orders]
+    ways: tuple[tuple[list[Alike], Pairer | None], ...] = (([], by_words), ([], None), (list(matched.sure), None))
     found = [_paired(matched, known, places, pairing) for known, pairing in ways]
     return [one for at, one in enumerate(found) if one is not None and one not in found[:at]]
 

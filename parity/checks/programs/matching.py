@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,8 @@ class Candidates:
     """Plain numbers that operations of the other are given."""
     entries: frozenset[int] = frozenset()
     """Those of `parted` of which the other has all that goes in."""
+    given: KnownValues = field(default_factory=lambda: KnownValues(()))
+    """Of what this one has too, what goes into the operations of the other whose results it has not."""
 
 
 def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOperation]) -> Candidates:
@@ -127,7 +129,14 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         if a.size > 1 and known.has(np.asarray(a, np.float64)) and not known.has_in_order(np.asarray(a, np.float64))
     ]
     numbers = frozenset(number for one in theirs for number in one.numbers.values())
-    return Candidates([*first, *later], before[::-1], moved, wanted, numbers, frozenset(first))
+    given = KnownValues(
+        np.asarray(a, np.float64)
+        for one in theirs
+        if any(a.dtype.kind in "biuf" and not own.has(np.asarray(a, np.float64)) for a in one.outputs)
+        for a in one.inputs
+        if a.dtype.kind == "f" and own.has(np.asarray(a, np.float64))
+    )
+    return Candidates([*first, *later], before[::-1], moved, wanted, numbers, frozenset(first), given)
 
 
 def _before(mine: Sequence[ProgramOperation], same: Sequence[int], given: Sequence[NDArray[Any]]) -> list[int]:

@@ -14,12 +14,13 @@ import numpy as np
 from parity.checks.programs.changes import changes_of, changes_of_line
 from parity.checks.programs.edits import Explanation, OperationChange
 from parity.checks.programs.numbers import numbers_of
+from parity.checks.programs.retaken import retaken
 from parity.checks.programs.trials import ProgramTrial
 from parity.contract import OperationEdit
 
 __all__ = ["NARROW", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-NARROW: tuple[str | int, ...] = ("seen", 0, 1, "numbers", 2)
+NARROW: tuple[str | int, ...] = ("seen", 0, "taken", 1, "numbers", 2)
 """What is tried first, in this order: changes whose value is seen in the other program, then by their rank."""
 
 WIDE: tuple[str | int, ...] = (3,)
@@ -46,6 +47,8 @@ def searched(
             search.end = min(time.process_time() + each, ends)
             if stage == "seen":
                 found += search.seen()
+            elif stage == "taken":
+                found += search.taken()
             elif stage == "numbers":
                 found += numbers_of(search)
             else:
@@ -82,6 +85,10 @@ class ChangeSearch(ProgramTrial):
                 ):
                     held.append((change.rank, len(held), at, change))
         return self._first((at, change) for _, _, at, change in sorted(held, key=lambda one: one[:2]))
+
+    def taken(self) -> list[Explanation]:
+        """Return values that are taken in place of others, of those that the other program has where both part."""
+        return self._first(retaken(self.operations, self.candidates) if self.limit > 0.0 else ())
 
     def at_rank(self, rank: int) -> list[Explanation]:
         """Return the changes of a rank that make it equal, one of each topic."""
