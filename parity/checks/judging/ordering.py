@@ -214,12 +214,27 @@ def restored_last(
 
 def _by_their_names(entry: StateSnapshot, saved: StateSnapshot) -> dict[str, Leaf]:
     """Return the leaves at an entry, by the paths of a mark: `self.model`, for `fit().self`."""
+    shared = _shared_numbers(entry, saved)
     other = {path: leaf.digest for path, leaf in saved.leaves.items() if leaf.role == "alias" and "()." in path}
     if not other:
-        return dict(entry.leaves)
+        return shared | entry.leaves
     words = "|".join(map(re.escape, sorted(other, key=len, reverse=True)))
     name = re.compile(rf"({words})(?=[.\[\]]|$)")
-    return {name.sub(lambda found: other[found[1]], path): leaf for path, leaf in entry.leaves.items()}
+    return shared | {name.sub(lambda found: other[found[1]], path): leaf for path, leaf in entry.leaves.items()}
+
+
+def _shared_numbers(entry: StateSnapshot, saved: StateSnapshot) -> dict[str, Leaf]:
+    """Return what an inner function that marks reads of the one around it: a plain value has no identity to go by.
+
+    At a mark `clip` is in both, as `clip` and `fit().clip`; where the loop around begins the inner one has no frame.
+    """
+    names = ((path, path.partition("().")[2], leaf) for path, leaf in entry.leaves.items())
+    return {
+        short: leaf
+        for path, short, leaf in names
+        if short and short not in entry.leaves and path in saved.leaves and short in saved.leaves
+        and saved.leaves[path].digest == saved.leaves[short].digest
+    }  # fmt: skip
 
 
 _SHARED = "torch.default_generator"
