@@ -98,6 +98,9 @@ def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays]
     """Return that the difference of the updates is a multiple of the parameters."""
     if sum(before[leaf].size for leaf in parted) < FEWEST:
         return ""  # any number is a multiple of one
+    start = walk.lanes[1].moments[0].slots.get(MODEL, {})
+    if walk.done == 2 and not any(np.any(start.get(leaf, 1.0)) for leaf in parted):
+        return ""  # leaves of zeros hold their first move then, a multiple of which momentum takes too
     shares: dict[str, float] = {}
     single: dict[str, float] = {}
     for leaf in parted:
