@@ -353,7 +353,8 @@ def test_what_a_loop_behind_yield_from_was_loaded_from_or_keeps_by_length_is_no_
 def test_the_length_of_a_path_goes_by_the_name_before_it(tmp_path: Path) -> None:
     file = tmp_path / "loop.py"
     file.write_text("def f(x, y, seen):\n    if len(x) != len(y) or len(seen) > 3:\n        raise ValueError\n")
-    known: Any = SimpleNamespace(use=Use(files=(str(file),)))
+    state = SimpleNamespace(left=SimpleNamespace(leaves={}), right=SimpleNamespace(leaves={}))
+    known: Any = SimpleNamespace(uninterrupted=SimpleNamespace(use=Use(files=(str(file),))), states=[state])
     items = [Evidence(name, f"{name}.len", 1, "1", "2", "at the end") for name in ("tables", "seen")]
     assert [_decides(item, known, there=True) for item in items] == [False, True]
 

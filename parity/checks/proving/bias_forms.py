@@ -79,7 +79,7 @@ def betas_of(lane: Lane, form: MoveForm, updates: list[int]) -> tuple[MomentBeta
         updates: That are asked for; the state before each is kept.
     """
     later = [at for at in updates if at > 1]
-    if form.top and form.under:
+    if form.top and form.under and updates:
         seconds = [slot for slot in lane.moments[updates[-1]].slots if slot not in (MODEL, form.top)]
         for second in sorted(seconds, key=lambda slot: slot != form.under):
             pairs = {at: both_at(lane, form.top, second, at) for at in later}
