@@ -41,7 +41,8 @@ def of_a_beginning(e: Evidence, seen: Differences) -> int:
         return 0
     if is_another_type(e.path, seen.states[:1]):
         return 3
-    is_number = e.component == e.path and seen.states[0].leaf(e.path).role == "scalar"
+    both = e.path in seen.states[0].left.leaves and e.path in seen.states[0].right.leaves  # a lost key is no number
+    is_number = both and e.component == e.path and seen.states[0].leaf(e.path).role == "scalar"
     return 2 if is_number and e.path not in seen.uninterrupted.changing else int(is_refilled(e.path, seen.states))
 
 
@@ -70,7 +71,8 @@ def is_refilled(path: str, states: Sequence[TwoStates]) -> bool:
     begun, start = states[0].right.leaves, f"{table}["
     if any(one.startswith(start) for one in begun):
         return False  # a part of it was restored
-    return any(one in both.left.leaves for both in states[1:] for one in both.right.leaves if one.startswith(start))
+    again = [one in both.left.leaves for both in states[1:] for one in both.right.leaves if one.startswith(start)]
+    return bool(again) and all(again)  # other keys are what was lost, or follow from it
 
 
 def is_another_type(path: str, states: Sequence[TwoStates]) -> bool:
