@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,20 +62,31 @@ def _through(walk: TwoWalks, made: Callable[[PortTrainer], Any]) -> TwoWalks:
     return replace(walk, lanes=[*lanes, *walk.lanes[2:]], given={})
 
 
-class _AscendedTrainer:
-    """A trainer whose loss is that at a point up its gradient; all else is the trainer's."""
+class _SeenTrainer:
+    """A trainer with another loss, which its classes have; all else is the trainer's."""
 
-    def __init__(self, trainer: PortTrainer, up: Callable[[SeenUpdate], LeafArrays]) -> None:
-        self.trainer, self.up = trainer, up
+    def __init__(self, trainer: PortTrainer) -> None:
+        self.trainer = trainer
 
     @property
-    def probe(self) -> _AscendedTrainer:
+    def probe(self) -> Self:
         """Return what has the loss."""
         return self
 
     def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> Any:
         """Return a run of the trainer itself."""
         return self.trainer.probe.begin(values, lift=lift)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.trainer, name)
+
+
+class _AscendedTrainer(_SeenTrainer):
+    """One whose loss is that at a point up its gradient."""
+
+    def __init__(self, trainer: PortTrainer, up: Callable[[SeenUpdate], LeafArrays]) -> None:
+        super().__init__(trainer)
+        self.up = up
 
     def loss(self, values: Mapping[str, NDArray[np.float64]], batch: Any) -> Any:
         """Return loss and gradients at the point up the gradient."""
@@ -84,24 +95,13 @@ class _AscendedTrainer:
         step = self.up(SeenUpdate(0, values, moving, {}, {}, {}))
         return self.trainer.probe.loss({leaf: one + step.get(leaf, 0.0) for leaf, one in values.items()}, batch)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.trainer, name)
 
-
-class _PartedTrainer:
-    """A trainer whose loss is the weighted sum of those of parts of a batch; all else is the trainer's."""
+class _PartedTrainer(_SeenTrainer):
+    """One whose loss is the weighted sum of those of parts of a batch."""
 
     def __init__(self, trainer: PortTrainer, weights: tuple[float, ...]) -> None:
-        self.trainer, self.weights = trainer, weights
-
-    @property
-    def probe(self) -> _PartedTrainer:
-        """Return what has the loss."""
-        return self
-
-    def begin(self, values: Mapping[str, NDArray[np.float64]], *, lift: bool = False) -> Any:
-        """Return a run of the trainer itself."""
-        return self.trainer.probe.begin(values, lift=lift)
+        super().__init__(trainer)
+        self.weights = weights
 
     def loss(self, values: Mapping[str, NDArray[np.float64]], batch: Any) -> Any:
         """Return loss and gradients, summed over the parts."""
@@ -112,6 +112,3 @@ class _PartedTrainer:
         }
         return SimpleNamespace(loss=sum(w * one.loss for w, one in zip(self.weights, made, strict=True)),
                                gradients=gradients)  # fmt: skip
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.trainer, name)
