@@ -91,8 +91,13 @@ def test_a_file_that_was_written_again_is_not_taken_for_the_sealed_one(
     assert main(words) == 0
     assert "by their seals, not read" in capsys.readouterr().out
     after = (tmp_path / ".b.seal.json").stat().st_mtime_ns + 1
-    torch.save({"w": torch.zeros(3 if size == "same" else 300)}, tmp_path / "b")
+    sealed = (tmp_path / "b").stat().st_size
+    torch.save({"w": torch.zeros(3 if size == "same" else 300)}, tmp_path / "z.pt")
+    assert main(["convert", str(tmp_path / "z.pt"), str(tmp_path / "z"), "--to", "torch.save"]) == 0
+    (tmp_path / "b").write_bytes((tmp_path / "z").read_bytes())
+    assert ((tmp_path / "b").stat().st_size == sealed) == (size == "same")
     os.utime(tmp_path / "b", ns=(after, after))
     assert main(words) == 1
+    capsys.readouterr()
     assert main(["inspect", str(tmp_path / "b")]) == 0
     assert "files are newer than the seal" in " ".join(capsys.readouterr().out.split())
