@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parity.capture import Leaf, StateSnapshot
+from parity.checks.judging.evidence import TwoStates
+from parity.checks.judging.suspicion import is_refilled
 from tests.live.small_loops import Trainer, check, first
 
 
@@ -118,3 +121,12 @@ def test_a_table_that_is_filled_again_is_named_behind_what_a_file_shows() -> Non
 
 def test_what_a_feed_is_told_to_skip_is_named_behind_what_was_lost() -> None:
     assert first(check(skips(4, lost="slopes"))) == "slopes"
+
+
+@pytest.mark.parametrize(("key", "again"), [("b", True), ("c", False)])
+def test_a_table_that_gets_other_keys_after_a_resume_is_no_cache(key: str, again: bool) -> None:
+    def holds(*keys: str) -> StateSnapshot:
+        return StateSnapshot({f"kept[{one!r}]": Leaf("scalar", "kept", "int", "1") for one in keys})
+
+    states = [TwoStates(4, holds("a"), holds()), TwoStates(5, holds("a", "b"), holds("a", key))]
+    assert is_refilled("kept['a']", states) is again
