@@ -1,7 +1,8 @@
 """What a run left in its folder, as leaves: every file, decoded where that is possible without running anything.
 
 A file's name decides nothing. It is read as what it is: a checkpoint that an adapter knows, arrays of NumPy, a pickle
-(as data), what `marshal` wrote, JSON, text line by line, the members of an archive; of all else the bytes.
+(as data), what `marshal` wrote, JSON, text line by line, the members of an archive, the values of a store; of all
+else the bytes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from parity.checks.running.containers import (
 from parity.checks.running.folder import hidden, list_folder
 from parity.checks.running.lines import IN_ORDER, in_order, line_leaves, with_signs
 from parity.checks.running.marshalled import is_marshalled, read_marshalled
+from parity.checks.running.shelves import read_shelves
 from parity.errors import ParityError
 from parity.storage import digest_range
 
@@ -84,9 +86,13 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             walk.root(f"{path.relative_to(folder)}: ", found)
     lines: dict[str, Leaf] = {}
     curves: dict[str, list[Path]] = {}
-    for name in sorted(list_folder(folder)):
+    names = list_folder(folder)
+    for name, (held, files) in read_shelves(folder, names).items():
+        read += [folder / one for one in files]
+        walk.root(f"{name}: ", {key: _or_bytes(value) for key, value in held.items()})
+    for name in sorted(names):
         path = folder / name
-        if any(parent in path.parents for parent in read):
+        if path in read or any(parent in path.parents for parent in read):
             continue
         if not path.is_file():  # to open a pipe is to wait for who writes; a socket cannot be opened
             kind = stat.filemode(path.lstat().st_mode)[0]
@@ -108,8 +114,8 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             walk.add(f"{name}:", Leaf("scalar", "file", f"file[{size}]", digest_range(path, 0, size)), lambda: None)
         else:
             walk.root(f"{name}: ", found)
-    for name, files in curves.items():
-        walk.root(f"{name}: ", read_curves(path.read_bytes() for path in files))
+    for name, paths in curves.items():
+        walk.root(f"{name}: ", read_curves(path.read_bytes() for path in paths))
     leaves = {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
     return leaves | lines
 
@@ -172,7 +178,7 @@ def _decoded(data: bytes) -> Any:
     if is_tar(data):
         return {name: _or_bytes(inside) for name, inside in read_tar(data)}
     if is_database(data):
-        return read_database(data)
+        return {name: [tuple(map(_cell, row)) for row in rows] for name, rows in read_database(data).items()}
     if data[:2] == b"PK":
         return dict(_members(data))
     if data[:2] == b"\x1f\x8b":  # whose header has the time
@@ -263,6 +269,11 @@ def _members(data: bytes) -> Iterator[tuple[str, Any]]:
             if item.filename.endswith("/.data/serialization_id"):
                 continue  # torch.save's digest of the bytes of the pickle, which may differ where the values do not
             yield item.filename.removesuffix(".npy"), _or_bytes(archive.read(item))
+
+
+def _cell(value: Any) -> Any:
+    """Return what a field of a row holds: bytes may be a pickle, as those of `shelve` are, or an array."""
+    return _or_bytes(value) if isinstance(value, bytes) else value
 
 
 def _or_bytes(data: bytes) -> Any:

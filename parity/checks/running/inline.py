@@ -181,7 +181,8 @@ def _drive(
         if recorder.take(step, scopes_of(generator)):
             suspended.append(generator)
             recorder.killed()
-            return None
+            recorder.leave()  # it goes on holding files open, with their locks: what resumes has files of its own
+            raise Killed
 
 
 def _unwrap(train: Any) -> Any:

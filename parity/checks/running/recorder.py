@@ -60,7 +60,7 @@ class Recorder:
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
         self.left: Path | None = None
-        """Copy of the folder at a kill by exception: what a `finally` saves after it, a killed process does not."""
+        """Copy of the folder at a kill: what a `finally` saves after it, a killed process does not."""
         self.keep_printed: Callable[[], None] = lambda: None
         """Writes what was printed so far into the trace."""
         self.put_back: Callable[[], None] = lambda: None
@@ -97,8 +97,7 @@ class Recorder:
             self.find_loop(_frames_around(frame, self.code))
         if self.take(step, outer_scopes(frame, self.code), state):
             self.killed()
-            self.left = self.folder.with_name(f"{self.folder.name}-at-the-kill")
-            copy_folder(self.folder, self.left)
+            self.leave()
             raise Killed
 
     def find_loop(self, frames: Sequence[FrameType]) -> None:
@@ -123,6 +122,11 @@ class Recorder:
             self._meet()  # nobody is killed before all have said what they know
         if self.on_kill is not None:
             self.on_kill()
+
+    def leave(self) -> None:
+        """Copy the folder as a kill leaves it, for a run that goes on holding its files open."""
+        self.left = self.folder.with_name(f"{self.folder.name}-at-the-kill")
+        copy_folder(self.folder, self.left)
 
     def has_written(self, name: str) -> bool:
         """Return whether a file was written whole since the first mark: as a copy of the checkpoint, for the best."""
