@@ -18,9 +18,14 @@ from parity.results import Resumption
 from tests.live.small_loops import first
 
 
+def shelf(path: Path) -> shelve.Shelf[Any]:
+    """Return the form that `shelve` has where Python has no other."""
+    values: Any = dbm.dumb.open(str(path), "c")  # noqa: SIM115
+    return shelve.Shelf(values)
+
+
 def shelf_of_python(path: Path, values: dict[str, Any]) -> None:
-    """Write as `shelve` does where Python has no other form."""
-    with shelve.Shelf(dbm.dumb.open(str(path), "c")) as opened:
+    with shelf(path) as opened:
         opened.update(values)
 
 
@@ -80,7 +85,7 @@ def test_files_that_are_named_alike_and_are_no_store_are_read_as_they_are(tmp_pa
 def trainer(*, lost: str = "") -> Any:
     def train(folder: Path, steps: int) -> Iterator[int]:
         w, rates, start = np.ones(2), {"a": 0.1, "b": 0.2}, 0
-        with shelve.Shelf(dbm.dumb.open(str(folder / "run"), "c")) as kept:
+        with shelf(folder / "run") as kept:
             if "start" in kept:
                 start, w = kept["start"], kept["w"]
                 rates = rates if lost == "rates" else kept["rates"]
@@ -89,7 +94,7 @@ def trainer(*, lost: str = "") -> Any:
             rates = {key: rate * 0.9 for key, rate in rates.items()}
             w = w - rates["a" if n % 2 else "b"] * (w - np.sin(n))
             if n % 4 == 3:
-                with shelve.Shelf(dbm.dumb.open(str(folder / "run"), "c")) as kept:
+                with shelf(folder / "run") as kept:
                     kept.update(w=w, rates=rates, start=n + 1)
 
     return train

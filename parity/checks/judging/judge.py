@@ -73,7 +73,8 @@ def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Co
     """Return the mark of the uninterrupted run that a resumed state is of.
 
     Every part has one vote, for the marks whose leaves it equals in full: model, optimizer, schedule, scaler, ema,
-    generators. The mark that the resumed run itself names wins unless another has more votes.
+    generators. The mark that the resumed run itself names wins unless another has more votes. It also wins if more of
+    what a framework trains is as it was there: batches, and what draws them, are several parts that one loss moves.
 
     Args:
         marks: Marks of the uninterrupted run.
@@ -101,8 +102,12 @@ def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Co
         nearest = min(range(len(marks)), key=lambda at: abs(marks[at].step - step))
         return nearest, False
     candidates = [at for at, count in enumerate(votes) if count == best]
-    if candidates == [0] and said is not None:  # what is new was lost, and is named leaf by leaf
-        return said, False
+    if said is not None:
+        trained = _votes(
+            marks, [group for group in groups.values() if any(one.role == "state" for one in group.values())]
+        )
+        if candidates == [0] or (trained and all(trained[said] > trained[at] for at in candidates)):
+            return said, False  # what is new, or of another step, was lost, and is named leaf by leaf
     at = min(candidates, key=lambda one: abs(marks[one].step - step))
     return at, True
 

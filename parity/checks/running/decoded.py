@@ -86,11 +86,11 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             walk.root(f"{path.relative_to(folder)}: ", found)
     lines: dict[str, Leaf] = {}
     curves: dict[str, list[Path]] = {}
-    names = list_folder(folder)
-    for name, (held, files) in read_shelves(folder, names).items():
+    listed = list_folder(folder)
+    for name, (held, files) in read_shelves(folder, listed).items():
         read += [folder / one for one in files]
         walk.root(f"{name}: ", {key: _or_bytes(value) for key, value in held.items()})
-    for name in sorted(names):
+    for name in sorted(listed):
         path = folder / name
         if path in read or any(parent in path.parents for parent in read):
             continue
