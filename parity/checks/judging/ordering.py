@@ -276,7 +276,8 @@ def earliest(
         if taken := [e for e, held in zip(found_here, holders, strict=True) if is_taken(held, uninterrupted)]:
             return taken
         if index == 0:  # what an object of a library holds, such as its position, is taken by the name of the object
-            held = [e for e in found_here if e.path in uninterrupted.changing and _is_held(e, uninterrupted)]
+            changing = [e for e in found_here if e.path in uninterrupted.changing]
+            held = [e for e in changing if _is_held(e, uninterrupted, handed=_is_handed_on(e.path, found))]
             if held:
                 return held
         # one object of two names that is two after the resume: nothing differs there before a step changes one
@@ -286,12 +287,24 @@ def earliest(
     return []
 
 
-def _is_held(e: Evidence, uninterrupted: Uninterrupted) -> bool:
-    """Return whether code takes the variable that a value is in, and neither takes nor sets the value by its name."""
+def _is_held(e: Evidence, uninterrupted: Uninterrupted, *, handed: bool = False) -> bool:
+    """Return whether code takes the variable that a value is in, and neither takes nor sets the value by its name.
+
+    A loss that is shown is none, unless it was handed on, as a mean of Flax that is kept in a list and reset.
+    """
     words, use = identifiers(OUTER.sub("", e.path)), uninterrupted.use
-    if len(words) < 2 or e.component == "loss" or use.reads(INSIDE + words[-1]) or use.sets(words[-1]):
+    if len(words) < 2 or (e.component == "loss" and not handed):
+        return False
+    if use.reads(INSIDE + words[-1]) or use.sets(words[-1]):
         return False
     return use.reads(VARIABLE + words[0])
+
+
+def _is_handed_on(path: str, found: Sequence[Sequence[str]]) -> bool:
+    """Return whether a value differs until another one does that stays so, and is equal from that mark on."""
+    stays = {one for one in found[-1] if one not in found[0]}
+    first = next((at for at, differ in enumerate(found) if stays & set(differ)), 0)
+    return first > 0 and all((path in differ) == (at < first) for at, differ in enumerate(found))
 
 
 def _is_parted(path: str, both: TwoStates) -> bool:
