@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from parity.checks.judging.evidence import Evidence
-from parity.checks.judging.orders import IN_ORDER_OF
-from parity.checks.judging.ties import ONE_WITH
+from parity.checks.judging.otherwise import IN_ORDER_OF, ONE_WITH
 from parity.results import Suspect, clipped
 from parity.state import measure_arrays
 
