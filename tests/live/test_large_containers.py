@@ -67,6 +67,18 @@ def test_the_order_of_keys_says_nothing_and_their_types_do() -> None:
     assert not see({**numbers, 5: 0.0}).leaves["v"].same(see({**numbers, 5: -0.0}).leaves["v"])
 
 
+@pytest.mark.parametrize("many", [3, WORDS])
+@pytest.mark.parametrize("of", [lambda edge: edge, lambda edge: (edge, "a")])
+def test_edges_by_their_ends_are_the_same_whichever_end_came_first(of: Callable[[Any], Any], many: int) -> None:
+    edges = [of(frozenset((at, at + 8))) for at in range(many)]
+    others = [of(frozenset((at + 8, at))) for at in range(many)]
+    assert edges == others
+    assert repr(edges) != repr(others)
+    for one, other in ((set(edges), set(others)), (dict.fromkeys(edges, 1), dict.fromkeys(others, 1))):
+        assert see(one).leaves == see(other).leaves
+    assert see(set(edges)).leaves != see(set(edges[1:]) | {of(frozenset((0, 9)))}).leaves
+
+
 def test_what_differs_between_equal_runs_is_hidden_in_them() -> None:
     files = [{f"w{i}": f"{folder}/{i}" for i in range(WORDS)} for folder in ("/tmp/run", "FOLDER")]
     assert see(files[0]).leaves == see(files[1]).leaves

@@ -122,7 +122,16 @@ def set_at_start(
 
 def _is_further(leaf: Leaf, other: Leaf | None, restarts: int) -> bool:
     """Return whether a whole number is higher, by one for each process at most."""
-    return other is not None and other.kind == leaf.kind and 0 < int(other.digest) - int(leaf.digest) <= restarts
+    if other is None or other.kind != leaf.kind:
+        return False
+    texts = (leaf.digest, other.digest)
+    if not all(map(_WHOLE.fullmatch, texts)):  # a number of many digits, such as a mask of bits, has a hash instead
+        return False
+    here, there = map(int, texts)
+    return 0 < there - here <= restarts
+
+
+_WHOLE = re.compile(r"-?\d+")
 
 
 def _is_longer(leaf: Leaf, other: Leaf | None, restarts: int) -> bool:
