@@ -32,13 +32,12 @@ from parity.checks.judging.evidence import (
 from parity.checks.judging.files import judge_files, own_folders
 from parity.checks.judging.finite import not_finite
 from parity.checks.judging.further import has_bytes_twice
-from parity.checks.judging.gathered import base_of, placed_in, processes
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.kept import judge_kept
 from parity.checks.judging.meant import Meant
 from parity.checks.judging.ordering import OUTER, identifiers, is_variable
 from parity.checks.judging.process_start import ProcessStart, begun_of
-from parity.checks.judging.ranks import copies_apart, ranks_apart
+from parity.checks.judging.ranks import base_of, copies_apart, placed_in, processes, ranks_apart
 from parity.checks.judging.recounted import RecountedRuns, judge_later, judge_recounted, named, recount
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
