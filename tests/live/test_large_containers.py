@@ -13,6 +13,7 @@ import pytest
 
 import parity
 from parity.capture import StateSnapshot, Walk
+from parity.checks.judging import Evidence, measured, suspect
 from parity.results import Resumption
 
 WORDS = 2500
@@ -77,6 +78,14 @@ def test_edges_by_their_ends_are_the_same_whichever_end_came_first(of: Callable[
     for one, other in ((set(edges), set(others)), (dict.fromkeys(edges, 1), dict.fromkeys(others, 1))):
         assert see(one).leaves == see(other).leaves
     assert see(set(edges)).leaves != see(set(edges[1:]) | {of(frozenset((0, 9)))}).leaves
+
+
+def test_of_their_elements_those_are_counted_that_differ_in_more_than_the_order_of_keys() -> None:
+    before = suspect(Evidence("v", "v", 3, "list[4]", "list[4]", "at the resume"), "kill")
+    expected = [{"a": 1, "b": 2}, {frozenset((0, 8))}, {"a": {1}}, 4]
+    got = [{"b": 2, "a": 1}, {frozenset((8, 0))}, {"a": {2}}, 4]
+    (found,) = measured([before], {"v": expected}, {"v": got}, 3)
+    assert (found.differing, found.expected, found.got) == (1, "[2]: {'a': {1}}", "[2]: {'a': {2}}")
 
 
 def test_what_differs_between_equal_runs_is_hidden_in_them() -> None:
