@@ -18,6 +18,7 @@ from parity.capture.names import component_from_name, slot_component
 from parity.capture.probes import without_places
 from parity.capture.registry import Visit, kind_of, register
 from parity.capture.walk import Walk
+from parity.capture.whole import whole_of
 
 __all__ = [
     "HARD",
@@ -54,5 +55,6 @@ __all__ = [
     "saving",
     "scopes_of",
     "slot_component",
+    "whole_of",
     "without_places",
 ]

@@ -66,16 +66,18 @@ def _loops_around(code: CodeType, lasti: int) -> _LoopsAround | None:
     """Return the loops around a yield of a variable; None where it is that of none of them."""
     found = list(dis.get_instructions(code))
     at = _place_of_yield(found, lasti)
+    if at < 1:
+        return None
     pairs = [(one, after) for one, after in itertools.pairwise(found) if one.opname == "FOR_ITER"]
     targets = [_names(after)[0] for one, after in pairs if one.offset < found[at].offset < one.argval]
     name = _names(found[at - 1])[-1]
-    if at < 1 or name not in targets:
+    if name not in targets:
         return None
     return _LoopsAround(targets, len(targets) - 1 - targets[::-1].index(name))
 
 
 def _place_of_yield(found: list[dis.Instruction], lasti: int) -> int:
-    """Return which instruction a generator is suspended at; before the first where that is no yield."""
+    """Return which instruction a generator is suspended at; 0, which no yield is, where that is anything else."""
     at = next((n for n, one in enumerate(found) if one.offset >= lasti), 0)
     at -= found[at].opname != "YIELD_VALUE"
     return at if at > 0 and found[at].opname == "YIELD_VALUE" else 0
@@ -101,12 +103,12 @@ def yields_a_loop_variable(code: CodeType, lasti: int) -> bool:
     at = _place_of_yield(found, lasti)
     if at < 1 or "LOAD_" not in found[at - 1].opname:
         return False
-    # Python 3.13 has one instruction for a store and a load in one line, with both names
     targets = {_names(after)[0] for one, after in itertools.pairwise(found) if one.opname == "FOR_ITER"}
     return _names(found[at - 1])[-1] in targets
 
 
 def _names(one: dis.Instruction) -> tuple[Any, ...]:
+    """Return the variables of an instruction: Python 3.13 has one for a store and a load in one line, with both."""
     return one.argval if isinstance(one.argval, tuple) else (one.argval,)
 
 

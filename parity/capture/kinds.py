@@ -21,6 +21,7 @@ from parity.capture.arrays import LONG, PLAIN, digest_of, role_of_array
 from parity.capture.names import component_from_name
 from parity.capture.registry import Visit, is_a, register
 from parity.capture.walk import Walk
+from parity.capture.whole import said_of_key
 
 __all__ = ["TRAINED"]
 
@@ -156,12 +157,12 @@ def _is_name(key: Any) -> bool:
 
 
 def _said(key: object) -> str:
-    """Return the representation of a key without addresses, which differ from process to process.
+    """Return the representation of a key without addresses, which differ from process to process, in one order.
 
     One of several lines, as of an array, shows values: it would be another path after each step. Its class stands
     for it.
     """
-    said = _AT.sub("", repr(key))
+    said = _AT.sub("", said_of_key(key))
     return type(key).__qualname__ if "\n" in said else said
 
 

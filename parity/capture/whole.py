@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from parity.capture.arrays import LONG, PLAIN, digest_of
 from parity.capture.probes import without_places
 
-__all__ = ["MANY", "PlainContent", "kind_of_whole", "whole_of"]
+__all__ = ["MANY", "PlainContent", "kind_of_whole", "said_of_key", "whole_of"]
 
 MANY = 2000
 """Elements above which a container of plain values is one leaf, those of containers in it counted too."""
@@ -94,6 +94,28 @@ def kind_of_whole(value: Any, numbers: bool) -> str:
     return f"{type(value).__name__}[{len(value)}]{' of numbers' if numbers else ''}"
 
 
+def said_of_key(key: Any) -> str:
+    """Return the representation of a key or of an element of a set, with that of frozen sets in it in one order.
+
+    Two equal frozen sets print otherwise where their elements were added in another order: an edge between two nodes
+    that a resume makes from its ends is the same key, whichever end comes first.
+
+    Example:
+        >>> repr(frozenset((0, 8))) == repr(frozenset((8, 0)))
+        False
+        >>> said_of_key(frozenset((0, 8))), said_of_key((frozenset((8, 0)), "a"))
+        ('frozenset({0, 8})', "(frozenset({0, 8}), 'a')")
+    """
+    said = repr(key)
+    if "frozenset({" not in said:
+        return said
+    if type(key) is frozenset:
+        return f"frozenset({{{', '.join(sorted(map(said_of_key, key)))}}})"
+    if type(key) is tuple:
+        return f"({', '.join(map(said_of_key, key))}{',' if len(key) == 1 else ''})"
+    return said
+
+
 def _written(outer: Any, hide: Mapping[str, str]) -> Iterator[str]:
     """Yield what a container holds as text, mappings and sets in the order of their keys; however deep it is."""
     stack: list[Iterator[Any]] = [iter((outer,))]
@@ -107,13 +129,13 @@ def _written(outer: Any, hide: Mapping[str, str]) -> Iterator[str]:
             if cls in _MAPPINGS:
                 plain = set(map(type, one)) | set(map(type, one.values())) <= _VALUES
                 parts = _sorted(one.items(), hide) if plain else None
-                ordered = () if plain else sorted(one.items(), key=lambda pair: repr(pair[0]))
+                ordered = () if plain else sorted(one.items(), key=lambda pair: said_of_key(pair[0]))
                 stack.append(iter([part for pair in ordered for part in pair]))
             else:
                 plain = set(map(type, one)) <= _VALUES
                 unordered = cls in _SETS
                 parts = (_sorted(one, hide) if unordered else repr(list(one))) if plain else None
-                stack.append(iter(() if plain else sorted(one, key=repr) if unordered else one))
+                stack.append(iter(() if plain else sorted(one, key=said_of_key) if unordered else one))
             if parts is not None:
                 yield parts
             break

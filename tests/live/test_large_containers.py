@@ -13,6 +13,7 @@ import pytest
 
 import parity
 from parity.capture import StateSnapshot, Walk
+from parity.checks.judging import Evidence, measured, suspect
 from parity.results import Resumption
 
 WORDS = 2500
@@ -65,6 +66,26 @@ def test_the_order_of_keys_says_nothing_and_their_types_do() -> None:
     assert not see(numbers).leaves["v"].same(see({str(i): i for i in numbers}).leaves["v"])
     assert not see(numbers).leaves["v"].same(see({i: float(i) for i in numbers}).leaves["v"])
     assert not see({**numbers, 5: 0.0}).leaves["v"].same(see({**numbers, 5: -0.0}).leaves["v"])
+
+
+@pytest.mark.parametrize("many", [3, WORDS])
+@pytest.mark.parametrize("of", [lambda edge: edge, lambda edge: (edge, "a")])
+def test_edges_by_their_ends_are_the_same_whichever_end_came_first(of: Callable[[Any], Any], many: int) -> None:
+    edges = [of(frozenset((at, at + 8))) for at in range(many)]
+    others = [of(frozenset((at + 8, at))) for at in range(many)]
+    assert edges == others
+    assert repr(edges) != repr(others)
+    for one, other in ((set(edges), set(others)), (dict.fromkeys(edges, 1), dict.fromkeys(others, 1))):
+        assert see(one).leaves == see(other).leaves
+    assert see(set(edges)).leaves != see(set(edges[1:]) | {of(frozenset((0, 9)))}).leaves
+
+
+def test_of_their_elements_those_are_counted_that_differ_in_more_than_the_order_of_keys() -> None:
+    before = suspect(Evidence("v", "v", 3, "list[4]", "list[4]", "at the resume"), "kill")
+    expected = [{"a": 1, "b": 2}, {frozenset((0, 8))}, {"a": {1}}, 4]
+    got = [{"b": 2, "a": 1}, {frozenset((8, 0))}, {"a": {2}}, 4]
+    (found,) = measured([before], {"v": expected}, {"v": got}, 3)
+    assert (found.differing, found.expected, found.got) == (1, "[2]: {'a': {1}}", "[2]: {'a': {2}}")
 
 
 def test_what_differs_between_equal_runs_is_hidden_in_them() -> None:

@@ -18,6 +18,30 @@ from parity.formats import read_joblib
 X = np.random.default_rng(0).normal(size=(12, 20, 6))
 
 
+def of_edges(*edges: Any) -> list[Any]:
+    return [set(edges), frozenset(edges), {(edge, "a") for edge in edges}, dict.fromkeys(edges, 1)]
+
+
+def test_edges_by_their_ends_are_the_same_in_a_file_whichever_end_came_first(tmp_path: Path) -> None:
+    ends = [(0, 8), (1, 9), (3, 11)]
+    for name, held in (
+        ("a", of_edges(*map(frozenset, ends))),
+        ("b", of_edges(*(frozenset(reversed(one)) for one in ends))),
+        ("c", of_edges(*map(frozenset, [(0, 8), (1, 9), (3, 12)]))),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "edges.pkl").write_bytes(pickle.dumps(held))
+    first, second, other = (contents(tmp_path / name, [], []) for name in "abc")
+    assert (tmp_path / "a" / "edges.pkl").read_bytes() != (tmp_path / "b" / "edges.pkl").read_bytes()
+    assert first == second != other
+
+
+@pytest.mark.parametrize("text", ["PK,loss\n3,0.5\n", "x^2 + 3\n"])
+def test_a_text_that_begins_as_an_archive_does_is_one_all_the_same(tmp_path: Path, text: str) -> None:
+    (tmp_path / "notes").write_text(text)
+    assert {leaf.kind for leaf in contents(tmp_path, [], []).values()} == {"line", "number"}
+
+
 def estimates(folder: Path, lost: str = "", compress: int = 0) -> Iterator[int]:
     """Fit an estimator of scikit-learn in parts."""
     model: Any = SGDClassifier(random_state=0, average=True)

@@ -66,3 +66,24 @@ def hidden(folder: Path) -> Iterator[int]:
 
 def test_a_loss_that_a_step_makes_for_itself_is_nothing_that_was_trained() -> None:
     assert parity.resumes(hidden, steps=16, stop_at=10, mode="inline", scenarios="kill").verdict == "inconclusive"
+
+
+def masks(folder: Path, lost: bool = False) -> Iterator[int]:
+    """Train a number by the bits of a mask, which has more digits than a leaf shows."""
+    weight, step, mask = 1.0, 0, (1 << 512) - 1
+    if (found := saved(folder)) is not None:
+        weight, step, mask = found["weight"], found["step"], (1 << (500 if lost else 512)) - 1
+    while step < 16:
+        yield step
+        weight = 0.9 * weight + 0.001 * (mask >> step).bit_count()
+        step += 1
+        if step % 4 == 0:
+            (folder / "state.json").write_text(json.dumps({"weight": weight, "step": step}))
+
+
+@pytest.mark.parametrize(("lost", "first"), [(False, []), (True, ["mask"])])
+def test_a_number_of_many_digits_is_one_like_others(lost: bool, first: list[str]) -> None:
+    options = {"lost": lost}
+    found = parity.resumes(masks, steps=16, stop_at=10, mode="inline", scenarios="kill", options=options)
+    assert found.verdict == ("broken" if lost else "holds"), found.text()
+    assert [one.path for one in found.suspects[:1]] == first, found.text()

@@ -8,7 +8,7 @@ import pytest
 import parity
 from parity.capture import Extent, Leaf, StateSnapshot, digest_of
 from parity.checks.judging import Kill, Outcome, Uninterrupted, judge_later, judge_recounted, named, recount
-from parity.checks.judging.gathered import gathered
+from parity.checks.judging.ranks import gathered
 from parity.checks.running import Mark, Trace
 from parity.errors import SpecError
 from parity.results import Resumption

@@ -1,5 +1,6 @@
 """Which process wrote a file, by its number or by a list that it adds itself to, is no loss; a count is one."""
 
+import asyncio
 import importlib.util
 import inspect
 import json
@@ -84,6 +85,36 @@ def test_a_count_that_steps_change_is_none_of_the_process_though_one_higher():
 
 def test_a_list_that_a_step_may_add_to_is_none_of_the_process():
     found = _checked(kind="steps")
+    assert found.verdict == "broken", found.text()
+
+
+async def _counted(begun, steps):
+    for step in range(begun, steps):
+        yield step
+
+
+async def _trained(folder, steps):
+    file, weights, speed, begun = folder / "state.pkl", np.ones(3), np.zeros(3), 0
+    if file.exists():
+        weights, speed, begun = pickle.loads(file.read_bytes())
+    drops = [begun] if begun else []
+    async for step in _counted(begun, steps):
+        parity.mark(step)
+        speed = 0.9 * speed - 0.1 * weights
+        weights = weights + speed
+        if step == 20:  # beyond the run
+            drops = [*drops, step]
+        if step % 4 == 3:
+            np.save(folder / "drops.npy", np.array(drops, np.int64))
+            file.write_bytes(pickle.dumps((weights, speed, step + 1)))
+
+
+def train_asynchronously(folder, steps=12):
+    asyncio.run(_trained(folder, steps))
+
+
+def test_a_list_that_a_step_of_an_asynchronous_loop_may_add_to_is_none_of_the_process():
+    found = parity.resumes(train_asynchronously, steps=12, stop_at=9, mode="inline", scenarios="kill")
     assert found.verdict == "broken", found.text()
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import parity
-from parity.checks.running.source import is_users
+from parity.checks.running.source import is_users, writes
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,22 @@ def test_what_the_adapters_decide_by_is_no_decision_of_the_trainer() -> None:
 
     found = parity.resumes(train, steps=12, scenarios="kill", mode="inline")
     assert found.verdict == "holds", found.text()
+
+
+def test_a_folder_beside_that_of_the_run_under_a_longer_name_is_not_the_runs(tmp_path):
+    for name in ("run", "run_logs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "text").write_text("3")
+    trace = SimpleNamespace(reads=set(), reading=False)
+    run = SimpleNamespace(folder=tmp_path / "run", trace=trace, frame=None, has_written=lambda name: False)
+    writes.start(run)
+    try:
+        (tmp_path / "run_logs" / "text").read_text()
+        os.listdir(tmp_path / "run_logs")
+        beside = (set(trace.reads), trace.reading)
+        os.listdir(tmp_path / "run")
+        (tmp_path / "run" / "text").read_text()
+    finally:
+        writes.stop()
+    assert beside == (set(), False)
+    assert (trace.reads, trace.reading) == ({"text"}, True)

@@ -30,21 +30,19 @@ from parity.checks.judging.evidence import (
     uninterrupted_of,
 )
 from parity.checks.judging.files import judge_files, own_folders
-from parity.checks.judging.finite import not_finite
-from parity.checks.judging.gathered import base_of, placed_in, processes
+from parity.checks.judging.further import has_bytes_twice
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.kept import judge_kept
 from parity.checks.judging.meant import Meant
+from parity.checks.judging.no_evidence import UNWRITTEN, may_be_unwritten, not_finite
 from parity.checks.judging.ordering import OUTER, identifiers, is_variable
 from parity.checks.judging.process_start import ProcessStart, begun_of
-from parity.checks.judging.ranks import copies_apart, ranks_apart
+from parity.checks.judging.ranks import base_of, copies_apart, placed_in, processes, ranks_apart
 from parity.checks.judging.recounted import RecountedRuns, judge_later, judge_recounted, named, recount
-from parity.checks.judging.repeated import has_bytes_twice
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
-from parity.checks.judging.unwritten import UNWRITTEN, may_be_unwritten
 from parity.checks.judging.usage import Use
 
 __all__ = [

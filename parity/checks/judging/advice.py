@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from parity.capture import whole_of
 from parity.checks.judging.evidence import Evidence
-from parity.checks.judging.orders import IN_ORDER_OF
-from parity.checks.judging.ties import ONE_WITH
+from parity.checks.judging.otherwise import IN_ORDER_OF, ONE_WITH
 from parity.results import Suspect, clipped
 from parity.state import measure_arrays
 
@@ -162,5 +162,14 @@ def _by_key(held: Any) -> dict[Any, Any]:
 
 
 def _apart(one: Any, other: Any) -> bool:
-    """Return whether two plain values differ in type, or in the text that Python writes them as."""
-    return type(one) is not type(other) or repr(one) != repr(other)
+    """Return whether two plain values, or containers of them, differ in type or in what their leaves would say.
+
+    Not by their own text: dicts and sets are written in the order in which they came to be filled.
+    """
+    if type(one) is not type(other):
+        return True
+    if isinstance(one, list | tuple | dict | set | frozenset):
+        left, right = (whole_of(each, shared=True) for each in (one, other))
+        if left is not None and right is not None:
+            return left.text != right.text
+    return repr(one) != repr(other)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from parity.checks.judging.syntax import by_function, source_tree
+from parity.checks.judging.syntax import by_function, last_name, source_tree
 
 __all__ = ["ErrorBound", "bound_of", "bounds_in", "keeps_away", "runs_into"]
 
@@ -43,19 +43,12 @@ def _compared(test: ast.expr) -> tuple[str, Fraction] | None:
     match test:
         case ast.Compare(left=left, comparators=[right]):
             for side, other in ((left, right), (right, left)):
-                name, number = _name(side), _number(other)
-                if name is not None and number is not None:
+                name, number = last_name(side), _number(other)
+                if name and number is not None:
                     return name, number
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            name = _name(inner)
-            return None if name is None else (name, Fraction(0))
-    return None
-
-
-def _name(node: ast.expr) -> str | None:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-            return name
+            name = last_name(inner)
+            return (name, Fraction(0)) if name else None
     return None
 
 

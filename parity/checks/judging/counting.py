@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -192,11 +193,9 @@ def is_setting(
         return not begun and states[-1].right.leaves.get(path, a).same(b)
     if not (_is_number(a) and _is_number(b)) or a.component.startswith(_PLACES):
         return False
-    expected, got = float(a.digest), float(b.digest)
-    alike = expected == got and {a.kind, b.kind} == {
-        "int",
-        "float",
-    }  # as JSON gives 4 for 4.0: the same in arithmetic
+    expected, got = _number(a), _number(b)
+    # JSON gives 4 for 4.0: the same in arithmetic
+    alike = expected == got and {a.kind, b.kind} == {"int", "float"}
     if alike or _is_of_a_moving_list(path, uninterrupted):
         return False
     whole = not (a.kind + b.kind).count("float")
@@ -220,6 +219,14 @@ def _is_of_a_moving_list(path: str, uninterrupted: Uninterrupted) -> bool:
 def _is_number(leaf: Leaf) -> bool:
     """Return whether a leaf is a number of Python or a scalar of NumPy."""
     return leaf.kind.removeprefix("numpy.").rstrip("0123456789") in ("int", "uint", "float")
+
+
+def _number(leaf: Leaf) -> float:
+    """Return the value of a number; NaN of one of many digits, such as a mask of bits: it is no count."""
+    try:
+        return float(leaf.digest)
+    except ValueError:  # a hash stands for its text
+        return math.nan
 
 
 _PLACES = ("counters", "data.position", "loss", "best")

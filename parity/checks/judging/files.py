@@ -12,9 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from parity.capture import Leaf, PathLeaves, component_from_name, differing
 from parity.checks.judging.evidence import NONE, Evidence, Outcome, text_of
-from parity.checks.judging.further import further
+from parity.checks.judging.further import further, lists_with_a_stretch_twice
 from parity.checks.judging.process_start import ProcessStart
-from parity.checks.judging.repeated import lists_with_a_stretch_twice
 from parity.checks.running import CURVES, DIRECTORY, IN_ORDER, LINK, without_digits
 
 __all__ = [

@@ -2,19 +2,32 @@
 
 In a document that is written whole one thing more is as much a difference as one less: an event that is recorded a
 second time. A log is another matter: a process adds lines to it when it begins or goes on, so those are listed.
+
+The steps between a save and a kill are made again, and write what they record once more. Lines of texts are told by
+their words (`running.lines`). In files of records, such as a stream of pickles or the rows of a database, a stretch
+stands twice: all else is as it should be, so it hides no other value.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
 
 from parity.capture import Leaf, PathLeaves
 from parity.checks.judging.process_start import ProcessStart
 from parity.checks.running import CURVES, without_digits
 
-__all__ = ["further"]
+__all__ = ["further", "has_bytes_twice", "lists_with_a_stretch_twice"]
+
+_ELEMENT = re.compile(r"\[(\d+)\]")
+"""A number of an element in a path."""
+
+_Records = dict[int, dict[str, str]]
+"""Number of an element to what is in it: path below the element to value."""
 
 _AGAIN = re.compile(r" \(\d+\)$")
 """At the end of a line that a file has several times: which of them it is."""
@@ -84,8 +97,8 @@ class _Lists:
     """
 
     def __init__(self, got: PathLeaves) -> None:
-        self._held: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
-        """Path of a list to number of an element to what is in it."""
+        self._held: dict[str, _Records] = defaultdict(lambda: defaultdict(dict))
+        """Path of a list to what is in its elements."""
         for path, leaf in got.items():
             for found in _ELEMENT.finditer(path):
                 self._held[path[: found.start()]][int(found[1])][path[found.end() :]] = leaf.digest
@@ -99,4 +112,45 @@ class _Lists:
         return False
 
 
-_ELEMENT = re.compile(r"\[(\d+)\]")
+def lists_with_a_stretch_twice(expected: PathLeaves, got: PathLeaves, names: Collection[str]) -> dict[str, int]:
+    """Return the lists in which the resumed run has a stretch twice, with how many elements more.
+
+    Args:
+        expected: What the uninterrupted run left: `file: path in it` to leaf.
+        got: What the resumed run left.
+        names: Files that grow by records.
+    """
+    theirs, ours = _lists(expected, names), _lists(got, names)
+    found = {}
+    for base, elements in theirs.items():
+        more = len(ours.get(base, ())) - len(elements)
+        if more > 0 and _is_twice(elements, ours[base], more):
+            found[base] = more
+    return found
+
+
+def _is_twice(elements: _Records, others: _Records, more: int) -> bool:
+    if set(elements) != set(range(len(elements))) or set(others) != set(range(len(others))):
+        return False
+    same = next((n for n in elements if elements[n] != others[n]), len(elements))
+    return same >= more and all(others[n] == elements[n - more] for n in range(same, len(others)))
+
+
+def _lists(leaves: Mapping[str, Leaf], names: Collection[str]) -> dict[str, _Records]:
+    """Return the outermost numbered elements in some files."""
+    found: dict[str, _Records] = defaultdict(lambda: defaultdict(dict))
+    for path, leaf in leaves.items():
+        if path.partition(":")[0] in names and (at := _ELEMENT.search(path)) is not None:
+            found[path[: at.start()]][int(at[1])][path[at.end() :]] = leaf.digest
+    return found
+
+
+def has_bytes_twice(expected: Path, got: Path) -> bool:
+    """Return whether one file is another with a stretch of its bytes twice, one after the other."""
+    theirs, ours = (np.fromfile(path, np.uint8) for path in (expected, got))
+    more = len(ours) - len(theirs)
+    if not 0 < more <= len(theirs):
+        return False
+    apart = np.flatnonzero(theirs != ours[: len(theirs)])
+    same = int(apart[0]) if len(apart) else len(theirs)
+    return same >= more and np.array_equal(ours[same:], theirs[same - more :])

@@ -45,7 +45,7 @@ from parity.checks.judging.ordering import (
     seeds_of_loaders,
     with_data,
 )
-from parity.checks.judging.otherwise import differs_otherwise
+from parity.checks.judging.otherwise import differs_otherwise, parted_ties
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.suspicion import (
     is_another_type,
@@ -54,7 +54,6 @@ from parity.checks.judging.suspicion import (
     with_sources,
     without_effect_last,
 )
-from parity.checks.judging.ties import parted_ties
 from parity.checks.running import Mark, Trace
 
 __all__ = ["align", "judge_resumed", "judge_same", "varying"]

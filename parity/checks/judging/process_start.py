@@ -140,12 +140,12 @@ def begun_of(
     last = [trace.marks[-1].snapshot.leaves for trace in (reference, resumed)]
     known = {path for mark in reference.marks for path in mark.snapshot.leaves}
     return ProcessStart(
-        frozenset(pair for pair in pairs if pair[0] != pair[1]),
-        frozenset(first.saved) - later,
-        len(before),
-        frozenset((_last(path), leaf.digest) for path, leaf in kept[1].items() if path not in known),
-        frozenset(first.saved),
-        (frozenset(first.saved) - later) & (frozenset(reference.marks[0].saved) - theirs),
+        values=frozenset(pair for pair in pairs if pair[0] != pair[1]),
+        files=frozenset(first.saved) - later,
+        restarts=len(before),
+        own=frozenset((_last(path), leaf.digest) for path, leaf in kept[1].items() if path not in known),
+        changed=frozenset(first.saved),
+        at_start=(frozenset(first.saved) - later) & (frozenset(reference.marks[0].saved) - theirs),
         set_by_steps=any(
             leaf.digest in _NOTHING
             and last[1].get(path, NONE).digest == "True"

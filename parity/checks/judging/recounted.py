@@ -1,6 +1,6 @@
 """The judge of a run that was resumed by another number of processes than it was saved by.
 
-At the resume it has to hold what was saved, bit for bit: parts put together (`gathered`), replicas once. What depends
+At the resume it has to hold what was saved, bit for bit: parts put together (`ranks`), replicas once. What depends
 on the number of processes, such as the length of an epoch of one rank, may be what a run of that number has there.
 Later only rounding may differ, if it is shown that only rounding does: two runs that nothing stopped, one of each
 number, say by how much. Where they part by more, as with a batch for each process, what follows is not compared.
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from parity.capture import Leaf, StateSnapshot, root_of
 from parity.checks.judging.envelope import LIMIT, EqualRunsEnvelope, is_floating, is_trained_number
 from parity.checks.judging.evidence import Evidence, Outcome, Uninterrupted, text_of
-from parity.checks.judging.gathered import WHOLE, GatheredRun, base_of, gathered, placed_in, processes
 from parity.checks.judging.judge import judge_resumed
+from parity.checks.judging.ranks import WHOLE, GatheredRun, base_of, gathered, placed_in, processes
 from parity.checks.judging.resume_start import Kill
 from parity.checks.running import Mark, Trace
 

@@ -18,7 +18,7 @@ import numpy as np
 from parity.capture import Leaf, digest_of
 from parity.checks.judging.evidence import Uninterrupted
 from parity.checks.judging.ordering import identifiers, is_variable
-from parity.checks.judging.syntax import by_function, source_tree
+from parity.checks.judging.syntax import by_function, in_loops, last_name, source_tree
 from parity.checks.judging.usage import Use
 from parity.checks.running import Mark
 
@@ -122,7 +122,16 @@ def set_at_start(
 
 def _is_further(leaf: Leaf, other: Leaf | None, restarts: int) -> bool:
     """Return whether a whole number is higher, by one for each process at most."""
-    return other is not None and other.kind == leaf.kind and 0 < int(other.digest) - int(leaf.digest) <= restarts
+    if other is None or other.kind != leaf.kind:
+        return False
+    texts = (leaf.digest, other.digest)
+    if not all(map(_WHOLE.fullmatch, texts)):  # a number of many digits, such as a mask of bits, has a hash instead
+        return False
+    here, there = map(int, texts)
+    return 0 < there - here <= restarts
+
+
+_WHOLE = re.compile(r"-?\d+")
 
 
 def _is_longer(leaf: Leaf, other: Leaf | None, restarts: int) -> bool:
@@ -174,26 +183,15 @@ def _is_set_by_steps(path: str, use: Use) -> bool:
 def _set_in_steps(file: str, marking: tuple[str, int]) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names that it sets; of the one that marks, in its loops."""
     tree = source_tree(file)
-    inside = {id(one) for loop in ast.walk(tree) if isinstance(loop, ast.For | ast.While) for one in ast.walk(loop)}
     found: dict[int, set[str]] = {}
     for node, line in by_function(tree):
-        if (file, line) == marking and id(node) not in inside:
+        if (file, line) == marking and node not in in_loops(tree):
             continue
         match node:
             case ast.Name(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
-                found.setdefault(line, set()).update(_last_of(node))
-            case ast.Subscript(value=base, slice=key, ctx=ast.Store() | ast.Del()):
-                found.setdefault(line, set()).update(_last_of(base))
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    found.setdefault(line, set()).add(key.value)
+                found.setdefault(line, set()).add(last_name(node))
+            case ast.Subscript(value=base, ctx=ast.Store() | ast.Del()):  # `table["last"] = 1` sets both
+                found.setdefault(line, set()).update((last_name(base), last_name(node)))
             case ast.Call(func=ast.Attribute(value=base, attr=method)) if method in _CHANGING:
-                found.setdefault(line, set()).update(_last_of(base))
-    return tuple((line, frozenset(names)) for line, names in found.items())
-
-
-def _last_of(base: ast.expr) -> set[str]:
-    """Return the variable, attribute or key that an expression is."""
-    match base:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-            return {name}
-    return set()
+                found.setdefault(line, set()).add(last_name(base))
+    return tuple((line, frozenset(names - {""})) for line, names in found.items())

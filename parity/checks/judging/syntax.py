@@ -15,9 +15,11 @@ __all__ = [
     "by_function",
     "first_line",
     "guarded",
+    "in_loops",
     "is_plain",
     "is_plain_statement",
     "is_written_out",
+    "last_name",
     "names_in",
     "source_tree",
 ]
@@ -65,14 +67,31 @@ def is_written_out(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant)
 
 
+def last_name(node: ast.AST) -> str:
+    """Return the variable, attribute or key that an expression is, as the last name of a path; "" of any other."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+    return ""
+
+
 def names_in(node: ast.AST) -> set[str]:
     """Return the variables, attributes and keys that are written in a piece of source."""
-    found = set()
-    for one in ast.walk(node):
-        match one:
-            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-                found.add(name)
-    return found
+    return {name for one in ast.walk(node) if (name := last_name(one))}
+
+
+@functools.lru_cache(maxsize=64)
+def in_loops(tree: ast.Module) -> frozenset[ast.AST]:
+    """Return what lies in the loops of a module, these among it.
+
+    Args:
+        tree: A module.
+    """
+    loops = (one for one in ast.walk(tree) if isinstance(one, _LOOPS))
+    return frozenset(part for loop in loops for part in ast.walk(loop))
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 @functools.lru_cache(maxsize=64)
@@ -189,7 +208,7 @@ def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], type[ast.stmt]]]
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             yield node.body, ast.Return
-        elif isinstance(node, ast.For | ast.While):
+        elif isinstance(node, _LOOPS):
             yield node.body, ast.Continue
 
 

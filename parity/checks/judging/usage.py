@@ -18,7 +18,15 @@ from parity.checks.judging.closed import is_closed
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.messages import is_message
-from parity.checks.judging.syntax import bound_names, by_function, first_line, names_in, source_tree
+from parity.checks.judging.syntax import (
+    bound_names,
+    by_function,
+    first_line,
+    in_loops,
+    last_name,
+    names_in,
+    source_tree,
+)
 from parity.checks.judging.tables import is_table
 from parity.checks.running import INSIDE, SAVES, called_name, nested_locals
 
@@ -165,9 +173,8 @@ def _assigned_in_loops(file: str) -> dict[str, list[tuple[int, str]]]:
     """Return what names are set to in loops and in methods, by function: what is written out, else an empty text."""
     found: dict[str, list[tuple[int, str]]] = {}
     tree = source_tree(file)
-    loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While)]
     methods = [one for kind in ast.walk(tree) if isinstance(kind, ast.ClassDef) for one in kind.body]
-    inside = {one for part in [*loops, *methods] for one in ast.walk(part)}
+    inside = in_loops(tree).union(*map(ast.walk, methods))
     for node, line in by_function(tree):
         if not isinstance(node, ast.Assign) or node not in inside:
             continue
@@ -177,7 +184,7 @@ def _assigned_in_loops(file: str) -> dict[str, list[tuple[int, str]]]:
                 pairs = list(zip(target.elts, node.value.elts, strict=False))
             for one, value in pairs:
                 shown = repr(value.value) if isinstance(value, ast.Constant) else ""
-                for name in names_in(one) if isinstance(one, ast.Tuple) else _last_name(one):
+                for name in names_in(one) if isinstance(one, ast.Tuple) else filter(None, [last_name(one)]):
                     found.setdefault(name, []).append((line, shown))
     return found
 
@@ -187,20 +194,11 @@ def _made_before(file: str, line: int) -> frozenset[tuple[str, str]]:
     """Return which names a function sets outside its loops, each with every other name that the value is made of."""
     found: set[tuple[str, str]] = set()
     tree = source_tree(file)
-    loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While)]
-    inside = {part for one in loops for part in ast.walk(one)}
     for node, of in by_function(tree):
-        if of == line and node not in inside:
-            pairs = ((name, names_in(value)) for target, value in _assignments(node) for name in _last_name(target))
-            found.update((name, one) for name, names in pairs if name not in names for one in names)
+        if of == line and node not in in_loops(tree):
+            pairs = ((last_name(target), names_in(value)) for target, value in _assignments(node))
+            found.update((name, one) for name, names in pairs if name and name not in names for one in names)
     return frozenset(found)
-
-
-def _last_name(target: ast.expr) -> list[str]:
-    match target:
-        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str(name))):
-            return [name]
-    return []
 
 
 def is_saved(name: str, files: Iterable[str]) -> bool:
@@ -334,7 +332,7 @@ def _feeding(file: str) -> tuple[tuple[int, frozenset[str], frozenset[str]], ...
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and is_message(node, tree)):
             inside.update(map(id, ast.walk(node)))  # what stands in a text is no number any more
         for target, value in _assignments(node):
-            (name,) = _last_name(target) or ("",)
+            name = last_name(target)
             taken = [one for one in ast.walk(value) if name and name in _taken_name(one)]
             calls = [one for one in ast.walk(value) if isinstance(one, ast.Call) and called_name(one) not in _PLAIN]
             given = {id(part) for one in calls for part in ast.walk(one)}
@@ -363,7 +361,8 @@ def _taken_name(node: ast.AST) -> list[str]:
     """Return the variable, attribute or key that an expression takes."""
     if not isinstance(node, ast.expr) or not isinstance(getattr(node, "ctx", None), ast.Load):
         return []
-    return [one for name in _last_name(node) for one in (name, _prefix(node) + name)]
+    name = last_name(node)
+    return [name, _prefix(node) + name] if name else []
 
 
 def _prefix(node: ast.expr) -> str:

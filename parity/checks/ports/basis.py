@@ -169,7 +169,7 @@ def _settings(trained: Trained) -> dict[str, tuple[str, float]]:
         except ValueError:
             continue
     held = {**of_modules, **own}
-    return {name: next(iter(found)) for name, found in held.items() if len({value for _, value in found}) == 1}
+    return {name: min(found) for name, found in held.items() if len({value for _, value in found}) == 1}
 
 
 def different_counts(source: Trained, taker: Trained, taken: Trace, step: int) -> list[Setting]:

@@ -16,6 +16,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +181,14 @@ def _decoded(data: bytes) -> Any:
     if is_database(data):
         return {name: [tuple(map(_cell, row)) for row in rows] for name, rows in read_database(data).items()}
     if data[:2] == b"PK":
-        return dict(_members(data))
+        with suppress(zipfile.BadZipFile):  # of a text, such as a table whose first column has this name
+            return dict(_members(data))
     if data[:2] == b"\x1f\x8b":  # whose header has the time
         inside = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES)
         found = _decoded(inside)
         return inside if found is None else found
-    if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"):
-        return _inflated(data)
+    if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda") and (found := _inflated(data)) is not None:
+        return found  # else a text, such as `x^2 + 1`
     if data[:1] == b"\x80" and data[-1:] == b".":
         pieces = pieces_of_pickles(data)
         return _unpickled(data) if len(pieces) == 1 else [_or_bytes(one) for one in pieces]
@@ -216,7 +218,7 @@ def _unpickled(data: bytes) -> Any:
         if not isinstance(leaf, Opaque):
             return leaf
         if leaf.name.endswith((".set", ".frozenset")) and isinstance(leaf.content, list):
-            return Opaque(leaf.name, sorted(leaf.content, key=repr), leaf.hidden)
+            return Opaque(leaf.name, sorted(map_leaves(leaf.content, without_order), key=repr), leaf.hidden)
         if (objects := _objects_in(leaf.content)) is not None:
             return map_leaves(objects, without_order)
         return Opaque(leaf.name, map_leaves(leaf.content, without_order), leaf.hidden)

@@ -15,7 +15,7 @@ from typing import Any
 
 from parity.capture import Walk, activate, frames_of, scopes_of
 from parity.checks.running.folder import hidden
-from parity.checks.running.printed import keep_printed
+from parity.checks.running.lines import keep_printed
 from parity.checks.running.rank import Rank
 from parity.checks.running.recorder import Killed, MarkError, Recorder
 from parity.checks.running.regions import fresh_process, save_arithmetic, save_process_state, seeds_on_import

@@ -1,19 +1,24 @@
-"""Texts line by line, as leaves: what each line is known by, and its numbers."""
+"""Texts line by line, as leaves: what each line is known by, and its numbers. So is what a run prints, as it does."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from parity.capture import Leaf, digest_of, without_places
 
-__all__ = ["IN_ORDER", "in_order", "line_leaves", "with_signs"]
+__all__ = ["IN_ORDER", "in_order", "keep_printed", "line_leaves", "with_signs"]
 
 IN_ORDER = "all lines in order"
 """Stands for the lines of a log as they follow one another: by themselves, those that are alike are one."""
 
 MOST_LINES = 50_000
+MOST_CHARACTERS = 1 << 20
+"""Characters that are kept of what one run prints."""
 MOST_TOLD_BY_FIRST = 4
 """Below so many lines of the same words nothing tells which of their numbers counts them."""
 
@@ -116,3 +121,46 @@ def with_signs(text: str, shown: dict[str, str]) -> str:
     for hide, show in shown.items():
         text = text.replace(hide, show)
     return without_places(text)
+
+
+class _Tee:
+    """Stands for the standard output of a run."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._parts, self._left = stream, [], MOST_CHARACTERS  # type: ignore[var-annotated]
+
+    def write(self, text: str) -> int:
+        """Keep a text and pass it on."""
+        self._parts.append(text[: self._left])
+        self._left = max(0, self._left - len(text))
+        written: int = self._stream.write(text)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def text(self) -> str:
+        """Return what was written."""
+        return "".join(self._parts)
+
+
+@contextmanager
+def keep_printed(into: dict[str, Leaf], hidden: Mapping[str, str]) -> Iterator[Callable[[], None]]:
+    """Keep what is printed within, as leaves of lines; what it gives keeps what was printed so far.
+
+    Args:
+        into: Takes the leaves, also if an error ends the run.
+        hidden: Texts that differ between equal runs, to what stands for them.
+    """
+    before, tee = sys.stdout, _Tee(sys.stdout)
+    sys.stdout = tee
+
+    def keep() -> None:
+        into.update(line_leaves(tee.text(), dict(hidden)))
+
+    try:
+        yield keep
+    finally:
+        if sys.stdout is tee:
+            sys.stdout = before
+        keep()

@@ -106,7 +106,8 @@ class WriteWatch:
         if recorder is None:
             return
         path = os.fspath(arguments[0]) if isinstance(arguments[0], str | os.PathLike) else None
-        if not isinstance(path, str) or not path.startswith(str(recorder.folder)):
+        # not what lies beside it under a longer name, such as `run_logs` beside `run`
+        if not isinstance(path, str) or not f"{path}{os.sep}".startswith(f"{recorder.folder}{os.sep}"):
             return
         trace, name = recorder.trace, os.path.relpath(path, recorder.folder)
         mode = arguments[1] if event == "open" else None
