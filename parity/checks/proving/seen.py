@@ -43,13 +43,16 @@ def joined(held: LeafArrays, leaves: Sequence[str]) -> NDArray[np.float64]:
     return np.concatenate([np.asarray(held[leaf]).ravel() for leaf in leaves]) if leaves else np.zeros(0)
 
 
-def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdate]:
+def seen_updates(
+    walk: TwoWalks, at: int, *, own: bool = True, only: Collection[str] = ()
+) -> list[SeenUpdate]:  # fmt: skip
     """Return the updates of one run of which both ends are kept, the first three and the last ones.
 
     Args:
         walk: Two trainers after some updates.
         at: 0 for the trainer, 1 for its port.
         own: Whether leaves are those of its own model; otherwise those of the port's.
+        only: The leaves that are looked at, and with them the slots that have those; all where there are none.
     """
     lane = walk.lanes[at]
     over = at == 0 and not own
@@ -65,7 +68,7 @@ def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdat
             ends, grads = [walk.pairing.over(one) for one in ends], walk.pairing.over(grads, grads=True)
         largest = max((float(np.abs(g).max(initial=0.0)) for g in grads.values()), default=0.0)
         leaves = [leaf for leaf, g in grads.items() if leaf not in statistics and leaf in ends[0]
-                  and float(np.abs(g).max(initial=0.0)) > 1e-9 * largest]  # fmt: skip
+                  and (not only or leaf in only) and float(np.abs(g).max(initial=0.0)) > 1e-9 * largest]  # fmt: skip
         kept: dict[str, LeafArrays] = {}
         held: dict[str, LeafArrays] = {}
         for slot, arrays in after.slots.items():
