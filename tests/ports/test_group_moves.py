@@ -42,6 +42,28 @@ def test_a_rate_of_one_group_stays_a_rate() -> None:
     assert "v by 2 times" in said, said
 
 
+def _clipped(axis: int | None) -> Any:
+    """Return SGD with momentum, of which the gradient of one leaf is clipped: each column, or all of it."""
+
+    def rule(state: dict, grads: dict, at: int) -> None:
+        for leaf, g in grads.items():
+            norm = np.sqrt((g**2).sum(axis, keepdims=True)) if leaf == "w" else 0.0
+            m = state["m"][leaf] = 0.5 * state["m"][leaf] + g * np.minimum(1.0, 0.02 / np.maximum(norm, 1e-12))
+            state["params"][leaf] = state["params"][leaf] - 0.05 * m
+
+    return rule
+
+
+@pytest.mark.parametrize(("here", "there", "word"), [(0, None, "here"), (None, 0, "there")])
+def test_the_clipping_of_one_leaf_is_told_beside_others_that_are_not_clipped(
+    here: int | None, there: int | None, word: str
+) -> None:
+    said = update_cause(walk_of(_clipped(here), _clipped(there), _slots))
+    assert said.startswith("clipping: "), said
+    assert "along axis 0" in said, said
+    assert said.endswith("(of w alone)"), said
+
+
 def _hidden(kept: float) -> Any:
     """Return SGD whose one leaf has a momentum that no slot shows."""
     held: dict[int, np.ndarray] = {}

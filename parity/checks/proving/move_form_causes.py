@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from parity.checks.proving.bias_forms import betas_of, corrections, power_of
 from parity.checks.proving.effective import one_value
-from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.groups import of_group, parted_group
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
@@ -41,17 +41,10 @@ def move_forms_cause(walk: TwoWalks) -> str:
 
 def _group_forms_cause(walk: TwoWalks) -> str:
     """Return what the moves of those leaves differ in that part: the others may be moved by another rule."""
-    if walk.gap is None or walk.suspects:
-        return ""
-    names, statistics = walk.pairing.names(), walk.pairing.subjects.second.statistics
-    theirs = [leaf for leaf in walk.gap.leaves if leaf not in statistics]
-    mine = [one for leaf in theirs for one in names.get(leaf, "").split(" + ")]
-    moved = {leaf for leaf in walk.lanes[1].moments[0].slots.get(MODEL, {}) if leaf not in statistics}
-    if not theirs or not moved - set(theirs):
-        return ""
-    one, two = move_form(walk, 0, mine), move_form(walk, 1, theirs)
+    group = None if walk.suspects else parted_group(walk)
+    one, two = (None, None) if group is None else (move_form(group, 0), move_form(group, 1))
     cause = "" if one is None or two is None else _direction_cause(walk, one, two)
-    return f"{cause} (of {names_of(theirs)} alone)" if cause else ""
+    return f"{cause}{of_group(walk)}" if cause else ""
 
 
 def _of_forms(walk: TwoWalks, one: MoveForm | None, two: MoveForm | None) -> str:

@@ -7,7 +7,7 @@ compare.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,15 +49,14 @@ class MoveForm:
     """Norms of the direction and of the parameters, over all leaves, those too that are too small to be fitted."""
 
 
-def move_form(walk: TwoWalks, at: int, only: Collection[str] = ()) -> MoveForm | None:
+def move_form(walk: TwoWalks, at: int) -> MoveForm | None:
     """Return the form of the moves of a run; None where none that is known makes them all.
 
     Args:
         walk: Two trainers after some updates.
         at: 0 for the trainer, 1 for its port.
-        only: Leaves of the run's own model that are looked at, as those of one group; all where there are none.
     """
-    updates, born = used_updates(walk, at, only)
+    updates, born = used_updates(walk, at)
     return fitted_form(updates, born)
 
 
@@ -80,9 +79,9 @@ def entering_form(walk: TwoWalks, at: int, slot: str) -> MoveForm | None:
     return fitted_form(inner, born - {slot})
 
 
-def used_updates(walk: TwoWalks, at: int, only: Collection[str] = ()) -> tuple[list[SeenUpdate], set[str]]:
+def used_updates(walk: TwoWalks, at: int) -> tuple[list[SeenUpdate], set[str]]:
     """Return the updates that are fitted, and the slots that begin at zero: a copy of the parameters is no moment."""
-    found = seen_updates(walk, at, only=only)
+    found = seen_updates(walk, at)
     # what is set from an average is no move of the optimizer's, and at a rate of 0 nothing moves
     rest = [one for one in found if not walk.lanes[at].set_from(one.at) and any(map(np.any, one.move.values()))]
     found = rest if len(rest) > 1 else found

@@ -43,19 +43,17 @@ def joined(held: LeafArrays, leaves: Sequence[str]) -> NDArray[np.float64]:
     return np.concatenate([np.asarray(held[leaf]).ravel() for leaf in leaves]) if leaves else np.zeros(0)
 
 
-def seen_updates(
-    walk: TwoWalks, at: int, *, own: bool = True, only: Collection[str] = ()
-) -> list[SeenUpdate]:  # fmt: skip
+def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdate]:
     """Return the updates of one run of which both ends are kept, the first three and the last ones.
 
     Args:
         walk: Two trainers after some updates.
         at: 0 for the trainer, 1 for its port.
         own: Whether leaves are those of its own model; otherwise those of the port's.
-        only: The leaves that are looked at, and with them the slots that have those; all where there are none.
     """
     lane = walk.lanes[at]
     over = at == 0 and not own
+    only = walk.only[1 if over else at]
     statistics = walk.pairing.subjects.second.statistics if over else lane.trainer.model.statistics
     found = []
     for step in range(1, len(lane.moments)):
