@@ -52,7 +52,7 @@ def _routed_port(turns: int, scale: float) -> Any:
 def test_another_number_of_turns_is_told(turns: int) -> None:
     said = _said(_routed, _routed_port(turns, 1.0), _X)
     assert said.startswith("turns of a loop: 3 turns here"), said
-    assert f"{turns} turns there" in said, said
+    assert f"{turns} turn{'s' if turns > 1 else ''} there" in said, said
 
 
 def test_a_number_in_each_turn_is_no_number_of_turns() -> None:
@@ -120,6 +120,22 @@ def _discounted_port(live_there: bool) -> Any:
 def test_a_factor_that_is_missing_in_each_turn_is_told() -> None:
     said = _said(_discounted, _discounted_port(live_there=False), _SERIES)
     assert "the factor alone" in said or "times what" in said, said
+
+
+def test_a_mask_that_a_call_is_given_by_its_key_is_left_out() -> None:
+    mask = np.tril(np.ones((3, 3), bool))
+
+    def attended(x: torch.Tensor) -> torch.Tensor:
+        q, a = (x @ torch.from_numpy(_W))[None], torch.from_numpy(_A)
+        y = torch.nn.functional.scaled_dot_product_attention(q, x[None], x[None], attn_mask=torch.from_numpy(mask))
+        return y[0] @ a
+
+    def port(x: Any) -> Any:
+        return jax.nn.softmax((x @ _W) @ x.T / 2.0, -1) @ x @ _A
+
+    said = _said(attended, port, _X)
+    assert "attn_mask as it is" in said, said
+    assert "none there" in said, said
 
 
 def _read(r: torch.Tensor) -> torch.Tensor:

@@ -103,7 +103,7 @@ def turns_of(
     return [list(line)]
 
 
-def _turns(line: Sequence[int], kinds: Sequence[Any], apart: bool) -> list[list[int]] | None:
+def _turns(line: Sequence[int], kinds: list[Any], apart: bool) -> list[list[int]] | None:
     """Return a line in the shortest turns that repeat; None where none do."""
     for period in range(1, len(line) // 2 + 1):
         if len(line) % period or kinds != kinds[:period] * (len(line) // period):

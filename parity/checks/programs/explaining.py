@@ -148,7 +148,7 @@ def _of_one(
             candidates = dataclasses.replace(candidates, parted=[
                 at for at in candidates.parted if at in candidates.entries])  # fmt: skip
         search = ChangeSearch(mine, wanted, candidates, orders if side == 0 else None, side, None, names[side])
-        search.lines, search.every = lines, every
+        search.lines, search.near, search.every = lines, near, every
         searches.append(search)
     return searched(searches, most, each, stages)
 

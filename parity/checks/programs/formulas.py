@@ -80,8 +80,8 @@ class FormulaLetters:
     def _said(self, known: KnownValues, value: FloatNumbers) -> str:
         """Return what a value is: its name, or what makes it in the first program that has it."""
         for names in self.names:
-            for name, one in names.items():
-                if one.size == value.size and known.has(np.asarray(one, np.float64)):
+            for name, held in names.items():
+                if held.size == value.size and known.has(np.asarray(held, np.float64)):
                     return name
         for flow in self.flows:
             for one in flow.operations:

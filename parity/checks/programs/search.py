@@ -69,6 +69,8 @@ class ChangeSearch(ProgramTrial):
 
     lines = True
     """Whether lines as a whole are changed too."""
+    near = False
+    """Whether it looks where two part first alone: what a line is given may be told better at others."""
     every: frozenset[int] = frozenset()
     """Operations whose results the other program has not, those too at which no change is tried."""
 
@@ -120,7 +122,7 @@ class ChangeSearch(ProgramTrial):
         for at in self._ordered(places):
             yield from ((at, change) for change in changes_of(self.operations, at) if change.rank == rank)
             place = self.operations[at].place
-            if self.lines and place not in lines and rank in (1, 2):
+            if self.lines and place not in lines and rank in ((1,) if self.near else (1, 2)):
                 lines.add(place)
                 line = [other for other, two in enumerate(self.operations) if two.place == place]
                 for first, change in changes_of_line(self.operations, line, self.names):

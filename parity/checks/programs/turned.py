@@ -42,10 +42,13 @@ def left_turns(operations: Sequence[ProgramOperation]) -> Iterator[tuple[int, Op
                 if not _taken_later(operations, line, outputs[0]) or not _follows(operations, source, places[-1]):
                     continue
                 edits = {at: _putting(source) for at in places[count - less :]}
-                last, words = places[-1], [f"{n} turns" for n in (count, count - less)]
-                yield last, OperationChange(
-                    "turns of a loop", *words, 0, edits.pop(last), edits, whole=True
-                )  # fmt: skip
+                last, own, other = (
+                    places[-1],
+                    f"{count} turns",
+                    f"{count - less} turn{'s' if count - less > 1 else ''}",
+                )
+                edit = edits.pop(last)
+                yield last, OperationChange("turns of a loop", own, other, 0, edit, edits, whole=True)
 
 
 def passed_on(
@@ -93,12 +96,12 @@ def _otherwise(
     for words, sources in _sources(operations, turns, number, own, parted, values[0]):
         for wide in (False, True):
             edits: dict[int, OperationEdit] = {}
-            for turn, value, source in zip(turns, values, sources, strict=True):
+            for turn, value, lies in zip(turns, values, sources, strict=True):
                 slots: dict[int, list[int]] = {}
                 for at, slot in users.get(_key(value), ()):
-                    if (at >= turn[0] if wide else at in turn) and source[0] in operations[at].before:
+                    if (at >= turn[0] if wide else at in turn) and lies[0] in operations[at].before:
                         slots.setdefault(at, []).append(slot)
-                edits |= {at: _taking(some, source) for at, some in slots.items()}
+                edits |= {at: _taking(some, lies) for at, some in slots.items()}
             if edits:
                 first = min(edits)
                 yield first, OperationChange("value taken", name, words, 1, edits.pop(first), edits, whole=True)
