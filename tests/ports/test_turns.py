@@ -156,3 +156,20 @@ def test_a_state_that_is_read_before_its_update_is_told() -> None:
 
     said = _said(_read, port, _SERIES)
     assert "in the turn before there" in said or "value taken" in said, said
+
+
+def test_values_that_one_line_makes_are_told_apart_by_their_number() -> None:
+    def slope(y: Any, w: Any) -> Any:
+        return torch.tanh(y @ w)
+
+    def stepped(x: torch.Tensor) -> torch.Tensor:
+        w, a, y = torch.from_numpy(_W), torch.from_numpy(_A), x
+        for _ in range(3):
+            k = slope(y, w)
+            second = slope(y * 1.5 + 0.1 * k, w)
+            y = y + 0.2 * second
+        return y @ a
+
+    said = _said(stepped, _stepped_port, _X)
+    assert "(number 2 of that line) here" in said, said
+    assert "(number 1 of that line) there" in said, said

@@ -226,7 +226,8 @@ def _is_one(first: Any, second: Any) -> bool:
 def _conditions(one: ProgramOperation) -> Iterator[OperationChange]:
     """Yield other masks in place of a condition."""
     y = one.outputs[0]
-    yield OperationChange("mask", f"{one.kind} as it is", "the other way round", 1, edit_of(np.logical_not))
+    if y.any() and not y.all():  # of a mask that is set everywhere that is one of the others
+        yield OperationChange("mask", f"{one.kind} as it is", "the other way round", 1, edit_of(np.logical_not))
     for value in (True, False):
         yield OperationChange("mask", f"{one.kind} as it is", f"{'set' if value else 'not set'} everywhere", 1,
                               edit_of(lambda y, v=value: np.full_like(y, v)))  # fmt: skip

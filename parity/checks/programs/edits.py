@@ -23,6 +23,7 @@ __all__ = [
     "equal",
     "nearest",
     "shows",
+    "told_apart",
     "turns_of",
 ]
 
@@ -111,6 +112,30 @@ def _turns(line: Sequence[int], kinds: list[Any], apart: bool) -> list[list[int]
         if not apart or all(line[at] - line[at - 1] > 1 for at in range(period, len(line), period)):
             return [list(line[at : at + period]) for at in range(0, len(line), period)]
     return None
+
+
+def told_apart(
+    operations: Sequence[ProgramOperation], names: tuple[str, str], values: tuple[NDArray[Any], NDArray[Any]]
+) -> tuple[str, str]:
+    """Return what two values are called; with which time they were made where a line made both by one function.
+
+    Args:
+        operations: Of a program.
+        names: What they are called by their lines.
+        values: They.
+    """
+    if names[0] != names[1]:
+        return names
+    told = []
+    for name, value in zip(names, values, strict=True):
+        at = next((n for n, one in enumerate(operations) if any(
+            y.shape == value.shape and np.array_equal(y, value) for y in one.outputs)), None)  # fmt: skip
+        if at is None:
+            return names
+        one = operations[at]
+        count = sum(two.kind == one.kind and two.place == one.place for two in operations[: at + 1])
+        told.append(f"{name} (number {count} of that line)")
+    return told[0], told[1]
 
 
 def edit_of(make: Any) -> OperationEdit:

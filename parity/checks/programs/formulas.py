@@ -178,7 +178,7 @@ class _FormulaWriter:
 
         Args:
             at: Place of the operation.
-            binds: 0 for nothing around it, 1 beside a sum, 2 beside a product, 3 behind a minus or a division.
+            binds: 0 for nothing around it, 1 beside a sum, 2 beside a product, 3 behind a division, 4 for a power.
         """
         one = self.flow.operations[at]
         self.count += 1
@@ -197,6 +197,8 @@ class _FormulaWriter:
                            ((i, _LEFT[word]), (j, _RIGHT[word])))  # fmt: skip
             text = f"{left} {word} {right}"
             return f"({text})" if binds > _BINDS[word] else text
+        if power := self._power(one):
+            return f"{self._taken(at, 0, 4)}^{power}"
         given = [self._taken(at, place, 0) for place in range(len(one.inputs))]
         plain = [f"{key}={number:.6g}" if not key.isdigit() else f"{number:.6g}"
                  for key, number in one.numbers.items() if f"{number:.6g}" not in given]  # fmt: skip
@@ -216,6 +218,14 @@ class _FormulaWriter:
                 name = next((name for name, f in ACTIVATIONS.items() if equal(computed(f, x), y)), "")
                 if name:
                     return f"{name}({self._taken(place, index, 0)})"
+        return ""
+
+    def _power(self, one: ProgramOperation) -> str:
+        """Return the whole power of its input that an operation is without a number for it; empty for others."""
+        if one.kind == "integer_pow" and len(one.inputs) == 1:
+            for power in (2, 3, 4, -1, -2):
+                if equal(computed(np.power, one.inputs[0], np.asarray(float(power))), one.outputs[0]):
+                    return str(power)
         return ""
 
     def _sign(self, one: ProgramOperation) -> tuple[str, int, int] | None:

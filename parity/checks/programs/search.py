@@ -32,6 +32,9 @@ WIDE: tuple[str | int, ...] = (3,)
 
 STAGES = (*NARROW, *WIDE)
 
+SHARE = 2.0
+"""How many times an equal share of the time that is left a kind of change may take."""
+
 
 def searched(
     searches: Sequence[ChangeSearch], most: float, each: float, stages: Sequence[str | int] = STAGES
@@ -45,10 +48,14 @@ def searched(
         stages: Kinds of changes, in the order in which they are tried.
     """
     ends = time.process_time() + most
-    for stage in stages:
+    turns = len(stages) * len(searches)
+    for number, stage in enumerate(stages):
         found: list[Explanation] = []
-        for search in searches:
-            search.end = min(time.process_time() + each, ends)
+        for at, search in enumerate(searches):
+            now = time.process_time()
+            # the kinds that come first must not take the time of those that come last
+            share = SHARE * (ends - now) / (turns - number * len(searches) - at)
+            search.end = min(now + each, now + share, ends)
             if stage == "turns":
                 found += search.fewer_turns()
             elif stage == "seen":

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import OperationChange, turns_of
+from parity.checks.programs.edits import OperationChange, told_apart, turns_of
 from parity.contract import OperationEdit, ProgramOperation
 
 __all__ = ["left_turns", "passed_on"]
@@ -104,7 +104,11 @@ def _otherwise(
                 edits |= {at: _taking(some, lies) for at, some in slots.items()}
             if edits:
                 first = min(edits)
-                yield first, OperationChange("value taken", name, words, 1, edits.pop(first), edits, whole=True)
+                source = operations[sources[0][0]]
+                held = (*source.outputs, *source.inputs)[sources[0][1]]
+                own_words, other = told_apart(operations, (name, words), (values[0], held))
+                edit = edits.pop(first)
+                yield first, OperationChange("value taken", own_words, other, 1, edit, edits, whole=True)
 
 
 def _sources(
