@@ -12,6 +12,8 @@ import torch
 
 from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
+from parity.checks.programs.changes import changes_of
+from parity.contract import ProgramOperation
 from torch_side.probes.programs import TorchProgram
 
 _DRAWS = np.random.default_rng(11)
@@ -173,3 +175,10 @@ def test_values_that_one_line_makes_are_told_apart_by_their_number() -> None:
     said = _said(stepped, _stepped_port, _X)
     assert "(number 2 of that line) here" in said, said
     assert "(number 1 of that line) there" in said, said
+
+
+@pytest.mark.parametrize(("mask", "turned"), [(np.ones((3, 3), bool), False), (np.tril(np.ones((3, 3), bool)), True)])
+def test_a_mask_that_is_set_everywhere_is_not_turned_round(mask: np.ndarray, turned: bool) -> None:
+    said = [change.other for change in changes_of([ProgramOperation("ones", "mine.py:3", (), (mask,))], 0)]
+    assert ("the other way round" in said) == turned
+    assert "not set everywhere" in said
