@@ -8,7 +8,7 @@ from parity.checks.proving.lookaheads import lookahead_cause
 from parity.checks.proving.projected import projected_leaves
 from parity.checks.proving.update_causes import update_cause
 from tests.ports.optimizer_rules import by_parts, made
-from tests.ports.small_walks import walk_of
+from tests.ports.small_walks import still_zero, walk_of
 from tests.ports.update_faults import cosine
 
 L2 = {"decay": 0.1, "decay_at": "l2"}
@@ -55,6 +55,33 @@ def test_a_clipping_that_begins_to_act_later_is_told_there(kind, clips, said):
     cause = update_cause(walked(kind, {"rate": 0.01, "clip": clips[0]} | LATE, {"clip": clips[1]}))
     assert cause.startswith(said)
     assert cause.endswith("(from update 2 on, the first at which it shows)")
+
+
+def by_elements(since, top=0.3, decay=0.01):
+    """Return SGD with momentum that clips every element, from an update on with its decay in the gradient."""
+
+    def rule(state, grads, at):
+        for leaf, g in grads.items():
+            p = state["params"][leaf]
+            inner, outer = (decay * p, 0.0) if at >= since else (0.0, decay * p)
+            m = state["m"][leaf] = 0.9 * state["m"][leaf] + np.clip(g + inner, -top, top) + outer
+            state["params"][leaf] = p - 0.02 * m
+
+    return rule
+
+
+@pytest.mark.parametrize("start", [3, 5])
+def test_an_order_of_decay_and_clipping_that_shows_later_is_told_there(start):
+    walk = walk_of(by_elements(99), by_elements(start), lambda params: {"m": still_zero(params)})
+    cause = update_cause(walk)
+    assert cause.startswith("decay: 0.01 of the parameters is added to the gradient (L2) before it is clipped there")
+    assert cause.endswith(f"(from update {start} on, the first at which it shows)")
+
+
+def test_a_limit_of_elements_that_shows_later_is_no_order():
+    settings = {"rate": 0.02, "clip": ("value", 0.1), "clip_from": 3}
+    cause = update_cause(walked("momentum", settings | L2, {"clip": ("value", 0.05)}))
+    assert not cause.startswith("decay"), cause
 
 
 def test_a_moment_that_keeps_less_from_the_second_update_on_is_no_clipping():

@@ -555,8 +555,9 @@ def test_what_is_computed_otherwise_is_told_where_no_change_heals_it() -> None:
 
     said = _of_draws(trainer, port, _DRAWS)
     here, _, there = said.partition(" here, ")
-    assert here.startswith("computed otherwise: square, mean over axis 0"), said
-    assert "reduce_sum over axis 0" in there
+    assert here.startswith("computed otherwise: `mean(square(a), over axis 0 of [5])`"), said
+    assert there.startswith("`(reduce_sum(a, over axis 0 of [5]) / 5)^2`"), said
+    assert "a is what" in there
 
 
 def test_two_programs_that_share_nothing_have_no_place_at_which_they_compute_otherwise() -> None:

@@ -37,6 +37,7 @@ def other_settings(
     """
     return (
         *_plain(kind, args, named),
+        *_without(args, named),
         *_convolved(kind, args, named),
         *_ends(kind, args, named),
         *_assumed(kind, args, named),
@@ -86,6 +87,13 @@ def _assumed(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iter
             for other in range(-FURTHEST, FURTHEST + 1) if len(places) == 1 else ():
                 if other not in (0, *places):
                     yield f"shifts of {places[0]}|{other}", {key: (other,)}
+
+
+def _without(args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a call without a tensor that is given by its key, as masks and weights of classes are."""
+    for key, value in named.items():
+        if isinstance(value, torch.Tensor) and not key.isdigit() and not (args and value is args[0]):
+            yield f"{key} as it is|none", {key: None}
 
 
 def _plain(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,6 +5,7 @@ Knows no framework: models are `parity.contract.ModelProbe`, functions of named 
 
 from parity.checks.models.draws import drawn
 from parity.checks.models.inputs import BothInputs, both_inputs
+from parity.checks.models.mapping import with_rules
 from parity.checks.models.maps import (
     MapBrokenError,
     MappedModels,
@@ -17,7 +18,7 @@ from parity.checks.models.nearer import nearer_rules
 from parity.checks.models.opening import ModelSource, arguments, open_subjects
 from parity.checks.models.parting import Parting
 from parity.checks.models.partings import find_parting, parting_of
-from parity.checks.models.proof import NOISE, carried, placed
+from parity.checks.models.proof import NOISE, carried, placed, prove
 from parity.checks.models.subjects import Subjects
 
 __all__ = [
@@ -41,4 +42,6 @@ __all__ = [
     "opened_models",
     "parting_of",
     "placed",
+    "prove",
+    "with_rules",
 ]

@@ -64,6 +64,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     yield from reductions_of(one)
     yield from _joined(one)
     yield from _left_out(one)
+    yield from _neutral(one)
     yield from _laid(one)
     yield from insertions_of(operations, at)
 
@@ -225,7 +226,8 @@ def _is_one(first: Any, second: Any) -> bool:
 def _conditions(one: ProgramOperation) -> Iterator[OperationChange]:
     """Yield other masks in place of a condition."""
     y = one.outputs[0]
-    yield OperationChange("mask", f"{one.kind} as it is", "the other way round", 1, edit_of(np.logical_not))
+    if y.any() and not y.all():  # of a mask that is set everywhere that is one of the others
+        yield OperationChange("mask", f"{one.kind} as it is", "the other way round", 1, edit_of(np.logical_not))
     for value in (True, False):
         yield OperationChange("mask", f"{one.kind} as it is", f"{'set' if value else 'not set'} everywhere", 1,
                               edit_of(lambda y, v=value: np.full_like(y, v)))  # fmt: skip
@@ -262,6 +264,25 @@ def _left_out(one: ProgramOperation) -> Iterator[OperationChange]:
     if y.size > 1:
         yield OperationChange("left out", f"{one.kind} is applied", "zeros in its place", 3, edit_of(np.zeros_like))
         yield OperationChange("left out", f"{one.kind} is applied", "ones in its place", 3, edit_of(np.ones_like))
+
+
+def _neutral(one: ProgramOperation) -> Iterator[OperationChange]:
+    """Yield a product or sum of a value and a number without the value: such as where an episode ends, in a rate."""
+    y = one.outputs[0]
+    full = [(place, x) for place, x in enumerate(one.inputs) if x.dtype.kind == "f" and x.shape == y.shape]
+    if y.size < 2 or len(full) != 1:
+        return
+    place, x = full[0]
+    good = x != 0.0
+    with np.errstate(all="ignore"):
+        factor, term = y[good] / x[good], y - x
+    for word, value, number in (("factor", 1.0, factor), ("term", 0.0, term)):
+        if number.size and np.ptp(number) <= 1e-12 * np.abs(number).max() and not equal(x, y):
+            edit = OperationEdit(given=lambda i, s, p=place, v=value: tuple(  # type: ignore[misc]
+                np.full_like(a, v) if n == p else a for n, a in enumerate(i)))  # fmt: skip
+            own = f"{one.kind} of a value and the {word} {float(np.median(number)):.6g}"
+            yield OperationChange("left out", own, f"the {word} alone", 2, edit)
+            return
 
 
 def _laid(one: ProgramOperation) -> Iterator[OperationChange]:

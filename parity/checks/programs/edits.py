@@ -23,6 +23,7 @@ __all__ = [
     "equal",
     "nearest",
     "shows",
+    "told_apart",
     "turns_of",
 ]
 
@@ -83,20 +84,58 @@ class Explanation:
         return f"{self.topic}: {self.first} here{places[0]}, {self.second} there{places[1]}"
 
 
-def turns_of(operations: Sequence[ProgramOperation], line: Sequence[int]) -> list[list[int]]:
+def turns_of(
+    operations: Sequence[ProgramOperation], line: Sequence[int], *, apart: bool = True
+) -> list[list[int]]:  # fmt: skip
     """Return the operations of a line for each time that it is computed: those that repeat, with others between.
 
     Args:
         operations: Of a program.
         line: Places of those that one line of it asks for, in order.
+        apart: Whether there must be others between; a loop of one line has none.
     """
-    kinds = [(operations[at].kind, tuple(x.shape for x in operations[at].inputs)) for at in line]
+    shapes = [tuple(x.shape for x in operations[at].inputs) for at in line]
+    axes = [tuple(len(shape) for shape in each) for each in shapes]
+    # each turn may take fewer places than the one before, as steps ahead of a series do
+    for each in (shapes, axes):
+        kinds = [(operations[at].kind, one) for at, one in zip(line, each, strict=True)]
+        if (turns := _turns(line, kinds, apart)) is not None:
+            return turns
+    return [list(line)]
+
+
+def _turns(line: Sequence[int], kinds: list[Any], apart: bool) -> list[list[int]] | None:
+    """Return a line in the shortest turns that repeat; None where none do."""
     for period in range(1, len(line) // 2 + 1):
         if len(line) % period or kinds != kinds[:period] * (len(line) // period):
             continue
-        if all(line[at] - line[at - 1] > 1 for at in range(period, len(line), period)):
+        if not apart or all(line[at] - line[at - 1] > 1 for at in range(period, len(line), period)):
             return [list(line[at : at + period]) for at in range(0, len(line), period)]
-    return [list(line)]
+    return None
+
+
+def told_apart(
+    operations: Sequence[ProgramOperation], names: tuple[str, str], values: tuple[NDArray[Any], NDArray[Any]]
+) -> tuple[str, str]:
+    """Return what two values are called; with which time they were made where a line made both by one function.
+
+    Args:
+        operations: Of a program.
+        names: What they are called by their lines.
+        values: They.
+    """
+    if names[0] != names[1]:
+        return names
+    told = []
+    for name, value in zip(names, values, strict=True):
+        at = next((n for n, one in enumerate(operations) if any(
+            y.shape == value.shape and np.array_equal(y, value) for y in one.outputs)), None)  # fmt: skip
+        if at is None:
+            return names
+        one = operations[at]
+        count = sum(two.kind == one.kind and two.place == one.place for two in operations[: at + 1])
+        told.append(f"{name} (number {count} of that line)")
+    return told[0], told[1]
 
 
 def edit_of(make: Any) -> OperationEdit:

@@ -31,6 +31,9 @@ SECONDS = 4.0
 MOST_SECONDS = 20.0
 """Of the processor, for all changes of one operation."""
 
+NEAR_SECONDS = 10.0
+"""Of these, for what stands where the two part first."""
+
 INSIDE_SECONDS = 1.0
 """Of the processor, for each kind of change that makes a value inside a program."""
 
@@ -89,11 +92,15 @@ def explain(
         orders: For each output, the order of axes that takes the first's to the second's; None where they are equal.
         names: Of values that each of them is given at the first place, to be told by.
     """
-    graft = grafted(first, second, orders, GRAFT_SECONDS)
+    graft = grafted(first, second, orders, GRAFT_SECONDS, names)
     compact = graft is not None and max(graft.lines) <= 1 and graft.size <= COMPACT
     focus = graft.parts if graft is not None and compact else None
     most = FOCUS_SECONDS if compact else MOST_SECONDS
-    if one := _of_one(first, second, orders, names, most, SECONDS, NARROW, focus):
+    began = time.process_time()
+    # a change stands where they part first, or just before that: what lies behind takes as long to be tried
+    near = _of_one(first, second, orders, names, NEAR_SECONDS, SECONDS, NARROW, focus, near=True)
+    left = max(most - (time.process_time() - began), SECONDS)
+    if one := near or _of_one(first, second, orders, names, left, SECONDS, NARROW, focus):
         return [ProgramDifference((each,)) for each in one]
     if graft is not None and compact:
         # a long line may have taken all the time for what it is given
@@ -109,7 +116,7 @@ def explain(
 def _of_one(
     first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
     names: tuple[NamedValues, NamedValues], most: float, each: float, stages: Sequence[str | int] = STAGES,
-    focus: tuple[Sequence[int], Sequence[int]] | None = None, *, lines: bool = True,
+    focus: tuple[Sequence[int], Sequence[int]] | None = None, *, lines: bool = True, near: bool = False,
 ) -> list[Explanation]:  # fmt: skip
     """Return the changes of one operation that make two programs equal.
 
@@ -123,6 +130,7 @@ def _of_one(
         stages: Kinds of changes that are tried.
         focus: Operations of each program of which one is changed, or what goes into it; None for all.
         lines: Whether lines as a whole are changed too.
+        near: Whether changes are tried at those operations alone at which the two part first, and before them.
     """
     searches = []
     for side, (mine, theirs) in enumerate(((first, second), (second, first))):
@@ -130,11 +138,17 @@ def _of_one(
             continue  # an operation has another place at each draw
         wanted = [flat_of(one.outputs, orders if side == 1 else None) for one in theirs]
         candidates = candidates_of(mine[0].operations, theirs[0].operations)
+        every = frozenset(candidates.parted)
         if focus is not None:
             parted = [at for at in candidates.parted if at in focus[side]]
             candidates = dataclasses.replace(candidates, parted=parted)
+        if near:
+            if len(candidates.entries) == len(candidates.parted):
+                return []  # those are all
+            candidates = dataclasses.replace(candidates, parted=[
+                at for at in candidates.parted if at in candidates.entries])  # fmt: skip
         search = ChangeSearch(mine, wanted, candidates, orders if side == 0 else None, side, None, names[side])
-        search.lines = lines
+        search.lines, search.near, search.every = lines, near, every
         searches.append(search)
     return searched(searches, most, each, stages)
 

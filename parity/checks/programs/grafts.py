@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import turns_of
+from parity.checks.programs.edits import NamedValues, turns_of
+from parity.checks.programs.formulas import formulas_of
 from parity.checks.programs.matching import candidates_of
 from parity.checks.programs.regions import DataFlow
 from parity.checks.programs.trials import fits_all, flat_of, limits_of
@@ -39,6 +40,10 @@ class ValueGraft:
     """What they are, in words; empty where nothing is computed."""
     lines: tuple[int, int]
     """How many lines of each program ask for them."""
+    formulas: tuple[str, str] = ("", "")
+    """What both compute there; empty where that is too long."""
+    letters: Mapping[str, str] = field(default_factory=dict)
+    """What the letters of the formulas are."""
 
     @property
     def size(self) -> int:
@@ -52,10 +57,13 @@ class ValueGraft:
         if not here or not there:
             sides = f"{here} here, not there" if here else f"not here, {there} there"
             return f"left out: {sides} (without that all values are equal)"
-        return (
-            f"computed otherwise: {here} here, {there} there (with the result of the one in place of the other's "
-            "all values are equal)"
-        )
+        equal = "with the result of the one in place of the other's all values are equal"
+        if all(self.formulas) and self.formulas[0] != self.formulas[1]:
+            places = [side.rpartition(" (")[2].rstrip(")") for side in self.sides]
+            here, there = (f"`{made}` ({place})" for made, place in zip(self.formulas, places, strict=True))
+            words = ", ".join(f"{letter} is {one}" for letter, one in self.letters.items())
+            equal = f"{words}; {equal}" if words else equal
+        return f"computed otherwise: {here} here, {there} there ({equal})"
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class _Spot:
 
 def grafted(
     first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
-    seconds: float,
+    seconds: float, names: tuple[NamedValues, NamedValues] = ({}, {}),
 ) -> ValueGraft | None:  # fmt: skip
     """Return the narrowest place at which two programs compute otherwise; None where none was found.
 
@@ -93,6 +101,7 @@ def grafted(
         second: The other at the same places.
         orders: For each output, the order of axes that takes the first's to the second's; None where they are equal.
         seconds: Of the processor.
+        names: Of values that each of them is given, to be told by.
     """
     both = (first, second)
     if any(len({tuple(two.kind for two in one.operations) for one in side}) != 1 for side in both):
@@ -110,7 +119,31 @@ def grafted(
             words = [flow.words(part) for flow, part in zip(flows, parts, strict=True)]
             lines = [flow.lines(part) for flow, part in zip(flows, parts, strict=True)]
             best = ValueGraft((tuple(parts[0]), tuple(parts[1])), (words[0], words[1]), (lines[0], lines[1]))
-    return best
+    return best if best is None or not all(best.parts) else _written(best, flows, both, names)
+
+
+def _written(
+    graft: ValueGraft, flows: Sequence[DataFlow], both: tuple[Sequence[TracedProgram], Sequence[TracedProgram]],
+    names: tuple[NamedValues, NamedValues],
+) -> ValueGraft:  # fmt: skip
+    """Return a place with what is computed there as formulas."""
+    ends = [flow.operations[part[-1]] for flow, part in zip(flows, graft.parts, strict=True)]
+    parts = [
+        _second_turn(flow, part) if other.turns and not own.turns else part
+        for flow, part, own, other in zip(flows, graft.parts, ends, ends[::-1], strict=True)
+    ]
+    here, there, letters = formulas_of(flows, both, parts, names)
+    return replace(graft, formulas=(here, there), letters=letters)
+
+
+def _second_turn(flow: DataFlow, part: Sequence[int]) -> Sequence[int]:
+    """Return what makes the same in the second turn of its line, of which the values of a loop are that is traced."""
+    place = flow.operations[part[-1]].place
+    turns = turns_of(flow.operations, [at for at, one in enumerate(flow.operations) if one.place == place])
+    if len(turns) < 2 or part[-1] not in turns[0]:
+        return part
+    end = turns[1][turns[0].index(part[-1])]
+    return [at for at in turns[1] if at in flow.parted_set and at < end] + [end]
 
 
 class _Trial:

@@ -65,7 +65,11 @@ def _own(search: ProgramTrial) -> list[Explanation]:
                 if value is not None:
                     name = f" {key}" if not key.isdigit() else ""
                     change = OperationChange(
-                        f"number{name} of {one.kind}", f"{start:.10g}", f"{value:.10g}", 2, OperationEdit()
+                        f"number{name} of {one.kind}",
+                        f"{start:.10g}",
+                        f"{_plain(value, start):.10g}",
+                        2,
+                        OperationEdit(),
                     )
                     told = not _held(search, value), _held(search, start)
                     made = search.explanation(change, at, _with_number(group, key, value))
@@ -76,6 +80,11 @@ def _own(search: ProgramTrial) -> list[Explanation]:
         return []
     best = min(found)[0]
     return [one for told, _, one in found if told == best][: 1 if best[0] else 2]
+
+
+def _plain(value: float, start: float) -> float:
+    """Return a number as it is shown: what solving leaves of nothing is 0."""
+    return 0.0 if abs(value) <= 1e-9 * abs(start) else value
 
 
 def _held(search: ProgramTrial, value: float) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import NEAREST, NamedValues, OperationChange, nearest
+from parity.checks.programs.edits import NEAREST, NamedValues, OperationChange, nearest, told_apart
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
 __all__ = ["operands_of"]
@@ -176,7 +176,8 @@ def _changed(
             edits[at] = _taking(ways)
     if edits:
         first = min(edits)
-        words, other = (f"{one.name} and {two.name}", "each in place of the other") if both else (one.name, two.name)
+        names = told_apart(operations, (one.name, two.name), (one.values[0], two.values[0]))
+        words, other = (" and ".join(names), "each in place of the other") if both else names
         topic, rank = ("values exchanged", 1) if both else ("value taken", 2)
         own = edits.pop(first)
         yield first, OperationChange(topic, words, other, rank, own, edits, whole=True)

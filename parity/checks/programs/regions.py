@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from parity.checks.programs.reductions import reduced_over
 from parity.contract import ProgramOperation
 
-__all__ = ["DataFlow"]
+__all__ = ["LAYOUT", "DataFlow"]
 
 MOST_WORDS = 6
 """Operations of one line that are named."""
@@ -19,8 +19,8 @@ MOST_WORDS = 6
 MOST_LINES = 4
 """Lines that are named."""
 
-_LAYOUT = frozenset(("broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy", "view", "unsqueeze"))
-_LAYOUT |= {"expand", "contiguous", "to", "double", "float", "stop_gradient", "expand_as", "T", "mT", "flatten"}
+LAYOUT = frozenset(("broadcast_in_dim", "convert_element_type", "reshape", "squeeze", "copy", "view", "unsqueeze"))
+LAYOUT |= {"expand", "contiguous", "to", "double", "float", "stop_gradient", "expand_as", "T", "mT", "flatten"}
 """Operations that compute nothing, named only where no others are."""
 
 
@@ -70,7 +70,7 @@ class DataFlow:
 
     def words(self, part: Sequence[int]) -> str:
         """Return operations in words, line by line; empty where there are none."""
-        told = [at for at in part if self.operations[at].kind not in _LAYOUT] or list(part)
+        told = [at for at in part if self.operations[at].kind not in LAYOUT] or list(part)
         lines: dict[str, list[str]] = {}
         for at in told:
             one = self.operations[at]

@@ -6,8 +6,10 @@ true of the program as it is. Where several do, all are told that are not narrow
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,17 +18,22 @@ from parity.checks.programs.edits import Explanation, OperationChange
 from parity.checks.programs.numbers import numbers_of
 from parity.checks.programs.retaken import retaken
 from parity.checks.programs.trials import ProgramTrial
+from parity.checks.programs.turned import left_turns, passed_on
 from parity.contract import OperationEdit
 
 __all__ = ["NARROW", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-NARROW: tuple[str | int, ...] = ("seen", 0, "taken", 1, "numbers", 2)
-"""What is tried first, in this order: changes whose value is seen in the other program, then by their rank."""
+NARROW: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2)
+"""What is tried first, in this order: loops of fewer turns, of which the last could be called left out as well, then
+changes whose value is seen in the other program, then all by their rank."""
 
 WIDE: tuple[str | int, ...] = (3,)
 """What is tried last: it says least."""
 
 STAGES = (*NARROW, *WIDE)
+
+SHARE = 2.0
+"""How many times an equal share of the time that is left a kind of change may take."""
 
 
 def searched(
@@ -41,11 +48,17 @@ def searched(
         stages: Kinds of changes, in the order in which they are tried.
     """
     ends = time.process_time() + most
-    for stage in stages:
+    turns = len(stages) * len(searches)
+    for number, stage in enumerate(stages):
         found: list[Explanation] = []
-        for search in searches:
-            search.end = min(time.process_time() + each, ends)
-            if stage == "seen":
+        for at, search in enumerate(searches):
+            now = time.process_time()
+            # the kinds that come first must not take the time of those that come last
+            share = SHARE * (ends - now) / (turns - number * len(searches) - at)
+            search.end = min(now + each, now + share, ends)
+            if stage == "turns":
+                found += search.fewer_turns()
+            elif stage == "seen":
                 found += search.seen()
             elif stage == "taken":
                 found += search.taken()
@@ -63,6 +76,10 @@ class ChangeSearch(ProgramTrial):
 
     lines = True
     """Whether lines as a whole are changed too."""
+    near = False
+    """Whether it looks where two part first alone: what a line is given may be told better at others."""
+    every: frozenset[int] = frozenset()
+    """Operations whose results the other program has not, those too at which no change is tried."""
 
     def seen(self) -> list[Explanation]:
         """Return changes of a result that make a value which the other program has and this one has not."""
@@ -86,9 +103,17 @@ class ChangeSearch(ProgramTrial):
                     held.append((change.rank, len(held), at, change))
         return self._first((at, change) for _, _, at, change in sorted(held, key=lambda one: one[:2]))
 
+    def fewer_turns(self) -> list[Explanation]:
+        """Return loops that have more turns than those of the other program."""
+        return self._first(left_turns(self.operations) if self.limit > 0.0 else ())
+
     def taken(self) -> list[Explanation]:
         """Return values that are taken in place of others, of those that the other program has where both part."""
-        return self._first(retaken(self.operations, self.candidates) if self.limit > 0.0 else ())
+        if not self.limit > 0.0:
+            return []
+        every = self.every or frozenset(self.candidates.parted)
+        ways = retaken(self.operations, self.candidates), passed_on(self.operations, every)
+        return self._first(itertools.chain(*ways))
 
     def at_rank(self, rank: int) -> list[Explanation]:
         """Return the changes of a rank that make it equal, one of each topic."""
@@ -104,7 +129,7 @@ class ChangeSearch(ProgramTrial):
         for at in self._ordered(places):
             yield from ((at, change) for change in changes_of(self.operations, at) if change.rank == rank)
             place = self.operations[at].place
-            if self.lines and place not in lines and rank in (1, 2):
+            if self.lines and place not in lines and rank in ((1,) if self.near else (1, 2)):
                 lines.add(place)
                 line = [other for other, two in enumerate(self.operations) if two.place == place]
                 for first, change in changes_of_line(self.operations, line, self.names):
@@ -131,7 +156,7 @@ class ChangeSearch(ProgramTrial):
             if change.topic in found or any(change.rank > other.rank for other in found.values()):
                 continue
             for group in [[at]] if change.rest or change.whole else self._groups(at, change):
-                edits = {**{place: self._edit(change, place) for place in group}, **change.rest}
+                edits = {**{place: self._edit(change, place, at) for place in group}, **change.rest}
                 if self.fits(edits):
                     found[change.topic] = self.explanation(change, at, edits)
                     break
@@ -150,10 +175,29 @@ class ChangeSearch(ProgramTrial):
                 groups.append(alike)
         return groups
 
-    def _edit(self, change: OperationChange, place: int) -> OperationEdit:
-        """Return the edit of a change at an operation of a group, which may have settings of its own for it."""
+    def _edit(self, change: OperationChange, place: int, at: int) -> OperationEdit:
+        """Return the edit of a change at an operation of a group, which may have settings of its own for it.
+
+        Args:
+            change: Of the operation at `at`.
+            place: Of the one that is changed alike; in another turn of its line it takes what is made in that turn.
+            at: Place of the first.
+        """
         own = dict(self.operations[place].others).get(change.words)
-        return change.edit if own is None else OperationEdit(settings=own)
+        if own is not None:
+            return OperationEdit(settings=own)
+        if place == at or not change.edit.sources:
+            return change.edit
+        sources = tuple(self._same_turn(source, at, place) for source in change.edit.sources)
+        return replace(change.edit, sources=sources)
+
+    def _same_turn(self, source: int, at: int, place: int) -> int:
+        """Return the operation that is to another one what a source is to the first: that of the same turn."""
+        mine, theirs = self.turned(at), self.turned(source)
+        if place not in mine or len(theirs) != len(mine):
+            return source
+        moved = theirs[mine.index(place)] if theirs[mine.index(at)] == source else source
+        return moved if moved in self.operations[place].before else source
 
 
 def _told(found: Sequence[Explanation]) -> list[Explanation]:

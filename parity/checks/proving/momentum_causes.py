@@ -22,8 +22,14 @@ FIT = 1e-7
 SAME = 1e-6
 """Relative distance within which two shares are one."""
 
+SMALLEST = 0.4
+"""Share of the elements that is looked at where the smallest alone are."""
 
-def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1) -> MomentShares | None:
+FEWEST_BELOW = 10
+"""Elements that must be left where the smallest alone are looked at."""
+
+
+def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1, below: bool = False) -> MomentShares | None:
     """Return what a moment keeps of itself and takes of the gradient; None where these do not make it.
 
     Args:
@@ -31,6 +37,8 @@ def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1) -> MomentShares
         slot: Of its state.
         at: The update, at least 2.
         power: Of the gradient: 2 for a second moment.
+        below: Whether those elements alone are looked at whose gradients are smallest: where elements are
+            clipped one by one, these show what a moment keeps.
 
     Numerics: a fit by least squares to the moment before, the gradient and the parameters (decay that is added to the
     gradient), within 1e-7 of the largest element.
@@ -48,6 +56,11 @@ def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1) -> MomentShares
     made = np.concatenate([new[leaf].ravel() for leaf in leaves])
     if not all(np.isfinite(one).all() for one in (*columns, made)):
         return None
+    if below:
+        small = np.abs(columns[1]) <= np.quantile(np.abs(columns[1]), SMALLEST)
+        columns, made = [one[small] for one in columns], made[small]
+        if made.size < FEWEST_BELOW:
+            return None
     for count in (2, 3)[: 3 - power]:  # without decay where that is enough
         if (parts := fitted(columns[:count], made, FIT)) is not None:
             return MomentShares(parts[0], parts[1])

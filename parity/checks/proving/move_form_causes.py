@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from parity.checks.proving.bias_forms import betas_of, corrections, power_of
 from parity.checks.proving.effective import one_value
+from parity.checks.proving.groups import of_group, parted_group
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import MoveForm, entering_form, move_form
@@ -33,7 +34,21 @@ def move_forms_cause(walk: TwoWalks) -> str:
     Args:
         walk: Two trainers after some updates.
     """
-    one, two = move_form(walk, 0), move_form(walk, 1)
+    if cause := _of_forms(walk, move_form(walk, 0), move_form(walk, 1)):
+        return cause
+    return _group_forms_cause(walk)
+
+
+def _group_forms_cause(walk: TwoWalks) -> str:
+    """Return what the moves of those leaves differ in that part: the others may be moved by another rule."""
+    group = None if walk.suspects else parted_group(walk)
+    one, two = (None, None) if group is None else (move_form(group, 0), move_form(group, 1))
+    cause = "" if one is None or two is None else _direction_cause(walk, one, two)
+    return f"{cause}{of_group(walk)}" if cause else ""
+
+
+def _of_forms(walk: TwoWalks, one: MoveForm | None, two: MoveForm | None) -> str:
+    """Return what two forms differ in; empty where one of them is not known, or nothing known does."""
     if one is None or two is None:
         return ""
     if one.top and two.top and not (one.under or two.under or one.mixed or two.mixed):

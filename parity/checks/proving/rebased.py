@@ -68,8 +68,8 @@ def _kept(walk: TwoWalks, at: int) -> dict[str, float]:
     for slot in lane.moments[-1].slots:
         if slot == MODEL or slot in found or _begun(lane.moments[0].slots.get(slot, {})):
             continue
-        for power in (1, 2):
-            shares = [shares_of(lane, slot, n, power=power) for n in updates]
+        for power, below in ((1, False), (2, False), (1, True)):
+            shares = [shares_of(lane, slot, n, power=power, below=below) for n in updates]
             share = one_value({str(n): one.kept for n, one in enumerate(shares) if one and one.taken > 0.0}, SAME)
             if share is not None and 0.0 < share < 1.0:
                 found[slot] = share

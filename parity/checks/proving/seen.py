@@ -53,6 +53,7 @@ def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdat
     """
     lane = walk.lanes[at]
     over = at == 0 and not own
+    only = walk.only[1 if over else at]
     statistics = walk.pairing.subjects.second.statistics if over else lane.trainer.model.statistics
     found = []
     for step in range(1, len(lane.moments)):
@@ -65,7 +66,7 @@ def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdat
             ends, grads = [walk.pairing.over(one) for one in ends], walk.pairing.over(grads, grads=True)
         largest = max((float(np.abs(g).max(initial=0.0)) for g in grads.values()), default=0.0)
         leaves = [leaf for leaf, g in grads.items() if leaf not in statistics and leaf in ends[0]
-                  and float(np.abs(g).max(initial=0.0)) > 1e-9 * largest]  # fmt: skip
+                  and (not only or leaf in only) and float(np.abs(g).max(initial=0.0)) > 1e-9 * largest]  # fmt: skip
         kept: dict[str, LeafArrays] = {}
         held: dict[str, LeafArrays] = {}
         for slot, arrays in after.slots.items():

@@ -19,6 +19,7 @@ from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
 from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
 from parity.checks.proving.masked import compare_masked
 from parity.checks.proving.narrow import hidden, judge_narrow, of_rounding
+from parity.checks.proving.nearest_maps import parted_but_for_a_change
 from parity.checks.proving.program_causes import loss_program_cause, model_program_cause
 from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
 from parity.checks.proving.trained import handover_stage, resume_stage
@@ -150,6 +151,9 @@ class Proving:
     def _forward_parted(self, subjects: Subjects, mapped: MappedModels) -> PortStage:
         lines = mapped.text().splitlines()
         if mapped.verdict != "broken":
+            if (parted := parted_but_for_a_change(subjects, mapped)) is not None:
+                self.unproven, stage = parted
+                return stage
             return PortStage("forward", "inconclusive", lines[0], lines=tuple(lines[1:6]))
         rows = mapped.found.rows if mapped.found is not None else ()
         nearer = nearer_rules(subjects, mapped.found) if mapped.found is not None else None

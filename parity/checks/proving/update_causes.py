@@ -18,6 +18,7 @@ from parity.checks.proving.clipped_moves import clipped_moves_cause, clipped_nor
 from parity.checks.proving.delta_forms import delta_forms_cause
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
 from parity.checks.proving.gradient_forms import gradient_forms_cause
+from parity.checks.proving.groups import of_group, parted_group
 from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lion_forms import sign_cause
 from parity.checks.proving.lockstep import MODEL
@@ -88,6 +89,7 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         or second_moment_cause(walk)
         or clip_values_cause(walk)
         or gradient_forms_cause(walk)
+        or _group_gradients_cause(walk)
         or _taken_cause(walk)
     ):
         return cause
@@ -119,6 +121,13 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         rate_inside_cause(walk) or rectified_cause(walk) or move_cause(walk) or average_cause(walk)
         or largest_cause(walk) or parted_rates_cause(walk)
     )  # fmt: skip
+
+
+def _group_gradients_cause(walk: TwoWalks) -> str:
+    """Return how the gradients of those leaves differ that part: the others may be given theirs in another way."""
+    group = parted_group(walk)
+    cause = "" if group is None else gradient_forms_cause(group)
+    return f"{cause}{of_group(walk)}" if cause.startswith("clipping") else ""
 
 
 def _later_gradient_cause(walk: TwoWalks) -> str:

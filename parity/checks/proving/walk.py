@@ -70,6 +70,8 @@ class TwoWalks:
     """Whether a step returned no loss."""
     given: dict[int, object] = field(default_factory=dict)
     """What is known of the gradients that each run was given, where causes asked for it."""
+    only: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    """Leaves of each run's own model that are looked at, and with them the slots that have those; all where empty."""
     widened: bool = False
     """Whether more runs measured the noise, because what parted was near it."""
     clouded: str = ""

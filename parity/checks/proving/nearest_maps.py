@@ -1,0 +1,46 @@
+"""Models that part and whose map behaviour does not tell: equal but for one change under the map that is nearest.
+
+A fault that stands before most leaves makes all behind it do something else, and leaves hardly a row of the map that
+is proven. A likely map under which the models part proves nothing by itself. One under which they are equal at all
+draws of leaves but for one change of what they compute is a map all the same, and the change what parts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parity.checks.models import MappedModels, Subjects, nearer_rules, placed, prove, with_rules
+from parity.checks.proving.losses import Pairing
+from parity.checks.proving.program_causes import model_program_cause
+from parity.checks.proving.verdict import PortStage
+
+__all__ = ["parted_but_for_a_change"]
+
+
+def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[Pairing, PortStage] | None:
+    """Return that two models part, with the map under which one change makes them equal; None where none does.
+
+    Args:
+        subjects: The models.
+        mapped: What was found of their map, which is neither proven nor broken.
+    """
+    found = mapped.found
+    if found is None or found.agree or found.alone:
+        return None  # models that compute the same with equal leaves of one extent may differ by the map alone
+    nearer = nearer_rules(subjects, found)
+    if nearer is None:
+        return None
+    placements, missing = placed(subjects, nearer)
+    pairing = Pairing(subjects, placements)
+    if missing or not (cause := model_program_cause(pairing)):
+        return None
+    proof = prove(subjects, nearer)
+    if proof.verdict != "broken":
+        return None
+    likely = replace(mapped, found=with_rules(found, nearer), proof=proof)
+    said = next(line for line in likely.text().splitlines() if line.startswith(("parts", "map")))
+    told = sum(rule in found.rules for rule in nearer)
+    note = (
+        f"behaviour tells {told} of {len(nearer)} rows of the map, and that change makes both equal under the others"
+    )
+    return pairing, PortStage("forward", "broken", said, cause, (note,))

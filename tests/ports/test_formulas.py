@@ -1,0 +1,65 @@
+"""The place at which two programs compute otherwise is told as formulas of the values that both have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+from jax_side.probes.programs import JaxProgram
+from parity.checks.programs.grafts import ValueGraft, grafted
+from torch_side.probes.programs import TorchProgram
+
+_DRAWS = np.random.default_rng(13)
+_WEIGHTS, _OTHERS = _DRAWS.random(6) + 0.5, _DRAWS.random(6) + 0.5
+_X = [np.random.default_rng(seed).standard_normal((6, 4)) for seed in (1, 2)]
+
+
+def _graft(trainer: Any, port: Any) -> ValueGraft:
+    here = [TorchProgram(lambda x=x: lambda: trainer(torch.from_numpy(x))) for x in _X]
+    with jax.enable_x64(True):
+        there = [JaxProgram(lambda x: [port(x)], jnp.asarray(x)) for x in _X]
+    names = {"the leaf w": _WEIGHTS, "the leaf v": _OTHERS}
+    found = grafted(here, there, None, 6.0, (names, names))
+    assert found is not None
+    return found
+
+
+def _weighted(x: torch.Tensor) -> torch.Tensor:
+    w = torch.from_numpy(_WEIGHTS)
+    errors = torch.tanh(x).square().sum(1)
+    return (errors * w).sum() / w.sum() + x.mean()
+
+
+def test_what_is_divided_by_is_told() -> None:
+    found = _graft(_weighted, lambda x: (jnp.square(jnp.tanh(x)).sum(1) * _WEIGHTS).sum() / 6 + x.mean())
+    here, there = found.formulas
+    assert "sum(" in here, found.text
+    assert there.endswith("/ 6"), found.text
+    assert "the leaf w" in found.letters.values(), found.text
+    assert "computed otherwise: `" in found.text
+
+
+def test_a_chain_of_operations_is_told_as_its_function() -> None:
+    def softplus(x: Any) -> Any:
+        return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+    found = _graft(lambda x: torch.exp(x).sum(0) + 1, lambda x: softplus(x).sum(0) + 1)
+    assert "softplus(" in found.formulas[1], found.text
+    assert "log1p" not in found.formulas[1], found.text
+
+
+def test_values_that_lie_otherwise_are_told_by_their_shapes() -> None:
+    def both(x: torch.Tensor) -> torch.Tensor:
+        a, b = torch.from_numpy(_WEIGHTS), torch.from_numpy(_OTHERS)
+        return torch.tanh(a[:, None] + 2.0 * b[None]).sum(0) * x.sum()
+
+    def port(x: Any) -> Any:
+        a, b = jnp.asarray(_WEIGHTS), jnp.asarray(_OTHERS)
+        return jnp.tanh(a[None] + 2.0 * b[:, None]).sum(0) * x.sum()
+
+    found = _graft(both, port)
+    assert found.formulas[0] != found.formulas[1] or not found.formulas[0], found.text

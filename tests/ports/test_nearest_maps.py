@@ -1,0 +1,98 @@
+"""Models that part before most leaves, so that behaviour tells no map: equal but for one change under the nearest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from parity.checks.models import map_opened
+from parity.checks.proving import nearest_maps, prove_port, stages
+from parity.checks.proving.losses import Pairing
+from parity.checks.proving.verdict import PortProof
+
+WIDE, HIDDEN, TOKENS, BLOCKS = 4, 6, 7, 2
+
+
+class Trainer(nn.Module):
+    """Blocks of leaves of one shape behind an embedding that is scaled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.table = nn.Embedding(TOKENS, WIDE)
+        self.place = nn.Parameter(torch.randn(4, WIDE))
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDE) for _ in range(BLOCKS))
+        self.inner = nn.ModuleList(nn.Linear(WIDE, HIDDEN, bias=False) for _ in range(BLOCKS))
+        self.outer = nn.ModuleList(nn.Linear(HIDDEN, WIDE) for _ in range(BLOCKS))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.table(x) * 2.5 + self.place
+        for norm, inner, outer in zip(self.norms, self.inner, self.outer, strict=True):
+            h = norm(h + outer(torch.tanh(inner(h))))
+        return h
+
+
+def _port(names: tuple[str, ...], fault: str) -> Any:
+    """Return parameters by names, and a function of them; the fault is `scale`, or none."""
+    table, place, shift, size, kernel, out, bias = names
+    draws = np.random.default_rng(5)
+    shapes = {shift: (WIDE,), size: (WIDE,), kernel: (WIDE, HIDDEN), out: (HIDDEN, WIDE), bias: (WIDE,)}
+    params = {table: draws.standard_normal((TOKENS, WIDE)), place: draws.standard_normal((4, WIDE))}
+    params |= {f"l{at}": {k: draws.standard_normal(s) for k, s in shapes.items()} for at in range(BLOCKS)}
+
+    def apply(p: Any, x: Any) -> Any:
+        h = p[table][x] * (1.0 if fault == "scale" else 2.5) + p[place]
+        for at in range(BLOCKS):
+            one = p[f"l{at}"]
+            y = h + jnp.tanh(h @ one[kernel]) @ one[out] + one[bias]
+            c = y - y.mean(-1, keepdims=True)
+            h = c / jnp.sqrt((c * c).mean(-1, keepdims=True) + 1e-5) * one[size] + one[shift]
+        return h
+
+    return lambda: (params, apply)
+
+
+NAMES = ("g", "f", "e", "d", "c", "b", "a")
+
+
+def _proved(fault: str) -> PortProof:
+    batch = {"batch": lambda step: {"x": np.arange(8).reshape(2, 4) % TOKENS}}
+    return prove_port(
+        torch={"Model": Trainer} | batch, jax={"Model": _port(NAMES, fault)} | batch, inputs=[f"i[2,4]<{TOKENS}"],
+        until="forward", steps=2,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the map of two models without a proof, as that of which a row has no rule."""
+    monkeypatch.setattr(stages, "map_opened", lambda *args: replace(map_opened(*args), proof=None))
+
+
+@pytest.mark.usefixtures("unproven")
+@pytest.mark.parametrize("cause", ["left out: mul is applied here, not there", ""])
+def test_a_change_that_makes_both_equal_proves_the_likeliest_map(monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
+    maps = []
+
+    def told(pairing: Pairing) -> str:
+        maps.append({one: other for other, one in pairing.names().items()})
+        return cause
+
+    monkeypatch.setattr(nearest_maps, "model_program_cause", told)
+    proof = _proved("scale")
+    assert proof.cause == cause
+    assert proof.verdict == ("broken" if cause else "inconclusive"), "a likely map alone proves nothing"
+    assert maps[0]["inner.1.weight"] == "l1.c", "leaves are those of one place, whatever their names"
+    assert maps[0]["norms.0.weight"] == "l0.d"
+
+
+@pytest.mark.usefixtures("unproven")
+def test_models_that_are_equal_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nearest_maps, "model_program_cause", lambda pairing: "never")
+    assert _proved("").verdict == "inconclusive"
