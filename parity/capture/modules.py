@@ -189,7 +189,9 @@ def _imported(file: str | None, package: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            found |= {base, *(f"{base}.{one.name}" for one in node.names)}
+            inside = {f"{base}.{one.name}" for one in node.names}
+            # where all of it are modules nothing of the package itself is taken, in which those of others lie too
+            found |= inside if inside <= sys.modules.keys() else {base, *inside}
     return found
 
 

@@ -5,6 +5,8 @@ import asyncio
 import collections
 import ctypes
 import functools
+import hashlib
+import importlib
 import io
 import itertools
 import logging
@@ -315,6 +317,37 @@ def test_a_module_that_was_made_on_the_fly_is_seen(monkeypatch: pytest.MonkeyPat
     assert capture([]).leaves.keys() & {"made_on_the_fly:average"} == set()  # no loop, no modules
     frame = sys._getframe()
     assert "made_on_the_fly:average" in capture([Scope.of(frame)]).leaves
+
+
+@pytest.mark.parametrize(
+    ("line", "inside", "seen"),
+    [
+        ("from {} import used", "", {"used"}),  # the other one lies in the package because something else imported it
+        ("from {} import used", "from {} import total", {"", "used", "other"}),
+        ("from {} import used, total", "", {"", "used", "other"}),
+        ("import {}", "", {"", "used", "other"}),
+        ("from {} import used, other", "", {"used", "other"}),
+    ],
+)
+def test_a_module_inside_of_a_package_leads_to_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, inside: str, seen: set[str]
+) -> None:
+    """Under pytest, where the modules of all tests are in the process."""
+    name = f"whole_{hashlib.sha256(f'{line} {inside}'.encode()).hexdigest()[:8]}"
+    (tmp_path / name).mkdir()
+    for file, text in (("__init__", "total = [0.5]"), ("used", inside.format(name)), ("other", "")):
+        (tmp_path / name / f"{file}.py").write_text(f"{text}\nkept = [1.5]\n")
+    loop = f"import sys\n{line.format(name)}\ndef frame(): return sys._getframe()\n"
+    (tmp_path / f"loop_{name}.py").write_text(loop)
+    monkeypatch.syspath_prepend(tmp_path)
+    modules = {"": name, "used": f"{name}.used", "other": f"{name}.other", "loop": f"loop_{name}"}
+    loaded = [importlib.import_module(module) for module in modules.values()]
+    try:
+        found = capture([Scope.of(loaded[-1].frame())]).leaves
+    finally:
+        for module in modules.values():
+            del sys.modules[module]
+    assert {one for one, module in modules.items() if f"{module}:kept[0]" in found} == seen
 
 
 def test_the_environment_is_seen_where_the_run_changed_it(monkeypatch: pytest.MonkeyPatch) -> None:
