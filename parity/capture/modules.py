@@ -82,7 +82,7 @@ def _is_of_user(module: str, root: str) -> bool:
         if isinstance(file, str):
             of_a_side = root.rpartition("_")[2] == "side" and Path(file).is_relative_to(_SUITE)
             return not (of_a_side or is_library_file(file))
-        if spec is not None and getattr(spec, "origin", None) is None and root == module:
+        if spec is not None and getattr(spec, "origin", None) is None and name == module:
             return False  # a folder of packages without a file of its own holds nothing
     return True
 
@@ -105,8 +105,8 @@ def show_modules(walk: Walk, names: Iterable[str], shown: Mapping[str, frozenset
     """
     mine = _modules_of_user()
     if "_pytest" in sys.modules:
-        reached = _reached(names, mine)
-        mine = {n: held for n, held in mine.items() if n in reached or not getattr(held, "__file__", None)}
+        shown_here = _reached(names, mine) | _known["without a file"]
+        mine = {name: held for name, held in mine.items() if name in shown_here}
     done: set[int] = set()
     for name, held in mine.items():
         content = getattr(held, "__dict__", None)
@@ -133,7 +133,9 @@ def _modules_of_user() -> dict[str, ModuleType]:
     if replaced or _known.get("key") != key:  # one that is put in the place of another keeps its position
         there: list[tuple[str, Any]] = list(sys.modules.items())
         _known["key"] = key
-        _known["mine"] = {name: held for name, held in there if held is not None and is_of_user(name)}
+        found = {name: held for name, held in there if held is not None and is_of_user(name)}
+        _known["mine"] = found
+        _known["without a file"] = {name for name, held in found.items() if not getattr(held, "__file__", None)}
     mine: dict[str, ModuleType] = _known["mine"]
     return dict(mine)
 

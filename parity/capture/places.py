@@ -258,8 +258,8 @@ def _logger(walk: Walk, path: str, value: logging.Logger) -> None:
 
 def holds_of_user(logger: logging.Logger) -> bool:
     """Return whether a logger has a filter, a handler or an attribute of the user."""
-    inside = any(is_of_user(type(item).__module__) for item in (*logger.handlers, *logger.filters))
-    return inside or not vars(logger).keys() <= set(_OF_LOGGERS)
+    items = (*logger.handlers, *logger.filters)
+    return not vars(logger).keys() <= _OF_LOGGERS or any(is_of_user(type(item).__module__) for item in items)
 
 
 def _exception(walk: Walk, path: str, value: BaseException) -> None:
@@ -281,8 +281,8 @@ def _environment(walk: Walk, path: str, value: Any) -> None:
     """Show nothing: what the run sets in its environment is shown for the whole process."""
 
 
-_OF_LOGGERS = ("name", "level", "parent", "propagate", "handlers", "filters", "disabled", "_cache", "manager", "root",
-               "artifact_name")  # fmt: skip
+_OF_LOGGERS = frozenset(("name", "level", "parent", "propagate", "handlers", "filters", "disabled", "_cache",
+                         "manager", "root", "artifact_name"))  # fmt: skip
 """Attributes of a logger; the last one is of PyTorch's own, which its compiler sets when it is imported."""
 _OF_HANDLERS = ("_name", "level", "formatter", "lock", "_closed", "stream", "terminator", "baseFilename", "mode",
                 "encoding", "errors", "delay", "_builtin_open")  # fmt: skip

@@ -387,6 +387,21 @@ def test_a_checkout_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert is_of_user(__name__)
 
 
+def test_a_folder_without_a_file_of_its_own_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "outer_of_a_user" / "inner").mkdir(parents=True)
+    (tmp_path / "outer_of_a_user" / "inner" / "file.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ["outer_of_a_user", "outer_of_a_user.inner", "outer_of_a_user.inner.file"]
+    for name in names:
+        importlib.import_module(name)
+    assert [is_of_user(name) for name in names] == [False, False, True]
+    made = types.ModuleType("outer_of_a_user.inner.made")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    assert is_of_user(made.__name__)
+    for name in names:
+        del sys.modules[name]
+
+
 def test_what_cannot_be_looked_into_is_probed() -> None:
     packed = zlib.compressobj()
     before = see(v=packed)
