@@ -170,7 +170,7 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             length = most - 2 * at * b2**at / (1 - b2**at)
             if length > s.get("threshold", 5.0):
                 r = np.sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
-                return r * divided(m / one, v / two)
+                return (1.0 if s.get("unrectified") else r) * divided(m / one, v / two)
             return m / one
         if "max" in state:
             if s.get("max_of") == "corrected":
