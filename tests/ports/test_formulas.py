@@ -7,10 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import torch
 
 from jax_side.probes.programs import JaxProgram
 from parity.checks.programs.grafts import ValueGraft, grafted
+from parity.checks.programs.slices import block_taken
 from torch_side.probes.programs import TorchProgram
 
 _DRAWS = np.random.default_rng(13)
@@ -63,3 +65,33 @@ def test_values_that_lie_otherwise_are_told_by_their_shapes() -> None:
 
     found = _graft(both, port)
     assert found.formulas[0] != found.formulas[1] or not found.formulas[0], found.text
+
+
+def test_a_block_that_is_taken_is_told_by_its_places() -> None:
+    def both(x: torch.Tensor) -> torch.Tensor:
+        z = torch.tanh(x)
+        return (z[:-1] * z[1:]).sum() + x.mean()
+
+    def port(x: Any) -> Any:
+        z = jnp.tanh(x)
+        return (z[:-1] * z[:-1]).sum() + x.mean()
+
+    found = _graft(both, port)
+    assert "[1:]" in found.formulas[0], found.text
+    assert "[1:]" not in found.formulas[1], found.text
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (np.s_[:, 1:], ":, 1:"), (np.s_[2], "2"), (np.s_[:, 3], ":, 3"), (np.s_[1:3, :2], "1:3, :2"),
+        (np.s_[:, ::2], ":, ::2"), (np.s_[1:2], "1:2"), (np.s_[:], ""), (np.s_[[0, 2, 1]], ""),
+    ],
+)  # fmt: skip
+def test_a_block_is_found_by_its_values(index: Any, said: str) -> None:
+    assert block_taken(_X[0], _X[0][index]) == said
+
+
+def test_values_that_stand_several_times_tell_no_block() -> None:
+    assert block_taken(np.ones((3, 4)), np.ones((3, 3))) == ""
+    assert block_taken(np.zeros(3), np.zeros(0)) == ""

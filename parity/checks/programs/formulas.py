@@ -19,6 +19,7 @@ from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.matching import KnownValues
 from parity.checks.programs.reductions import reduced_over
 from parity.checks.programs.regions import LAYOUT, DataFlow
+from parity.checks.programs.slices import block_taken
 from parity.contract import ProgramOperation, TracedProgram
 
 __all__ = ["formulas_of"]
@@ -199,6 +200,9 @@ class _FormulaWriter:
             return f"({text})" if binds > _BINDS[word] else text
         if power := self._power(one):
             return f"{self._taken(at, 0, 4)}^{power}"
+        floats = [place for place, x in enumerate(one.inputs) if x.dtype.kind == "f"]
+        if len(floats) == 1 and (block := block_taken(one.inputs[floats[0]], one.outputs[0])):
+            return f"{self._taken(at, floats[0], 4)}[{block}]"
         given = [self._taken(at, place, 0) for place in range(len(one.inputs))]
         plain = [f"{key}={number:.6g}" if not key.isdigit() else f"{number:.6g}"
                  for key, number in one.numbers.items() if f"{number:.6g}" not in given]  # fmt: skip
