@@ -150,12 +150,31 @@ def _direction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
         return cause
     if bool(one.under) == bool(two.under) and (cause := _nesterov_cause(walk, one, two)):
         return cause
+    if cause := _momentum_alone_cause(walk, one, two):
+        return cause
     if one.under and two.under and bool(one.mean) != bool(two.mean):
         who, mean = ("the trainer", one.mean) if one.mean else ("the port", two.mean)
         return f"second moment: {who} takes the square of {mean} from it (centred), the other does not"
     if one.under and two.under and one.place != two.place and "whole" not in (one.place, two.place):
         words = ("under the root", "beside it") if one.place == "under" else ("beside the root", "under it")
         return f"epsilon of the optimizer: {words[0]} of the second moment here, {words[1]} there"
+    return ""
+
+
+def _momentum_alone_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
+    """Return that one moves by a momentum, the other by what enters a momentum alone."""
+    for at, form, other, who, whose in ((0, one, two, "the trainer", "the port"),
+                                        (1, two, one, "the port", "the trainer")):  # fmt: skip
+        if not form.top or form.under or form.mixed or other.top:
+            continue
+        entering = entering_form(walk, at, form.top)
+        if entering is None or entering.top or bool(entering.under) != bool(other.under):
+            continue
+        shares = {f"{n} {leaf}": made.decay for n, leaves in entering.moves.items() for leaf, made in leaves.items()
+                  if n > 1}  # fmt: skip
+        share = one_value(shares, 1e-5)
+        kept = f", which keeps {share:.6g} of itself" if share else ""
+        return f"momentum: {who} moves by {form.top}{kept}; {whose} by what enters it alone, without a momentum"
     return ""
 
 
