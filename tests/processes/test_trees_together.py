@@ -102,10 +102,13 @@ def test_what_is_written_beside_training_is_what_there_was_when_the_save_was_cal
 def test_a_thread_that_begins_late_writes_its_own_save_and_not_the_next(saved: Any) -> None:
     """A build that looked its keys up in the thread hung here: those of the next save were in their place."""
     side, home, told = saved
-    for steps, left in told["late"]:
-        assert steps in ([1, 2, 3], [2, 3, 4])
-        assert left <= 8, "values of saves before were removed"
-    for step in (2, 3, 4) if side == "torch" else (1, 2, 3):
+    kept = [2, 3, 4] if side == "torch" else [1, 2, 3]
+    (first, _), (second, _) = told["late"]
+    assert first == kept
+    # process 1 has no part in the fourth save, and looks before it, after it, or before the oldest one is removed
+    assert second in ([kept, [1, 2, 3], [1, 2, 3, 4]] if side == "torch" else [kept])
+    assert all(left <= 8 for _, left in told["late"]), "values of saves before were removed"
+    for step in kept:
         assert verify(home / "late" / "checkpoints" / str(step)).whole, "also what one process saved alone after that"
 
 
