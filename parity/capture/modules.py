@@ -191,10 +191,19 @@ def _imported(file: str | None, package: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            inside = {f"{base}.{one.name}" for one in node.names}
-            # where all of it are modules nothing of the package itself is taken, in which those of others lie too
-            found |= inside if inside <= sys.modules.keys() else {base, *inside}
+            found |= {f"{base}.{one.name}" for one in node.names}
+            if not all(_is_module_of(base, one.name) for one in node.names):
+                found.add(base)
     return found
+
+
+def _is_module_of(package: str, name: str) -> bool:
+    """Return whether an import of a name takes a module of a package, and so nothing of the package itself.
+
+    In that lie the modules of others too: importing puts each one there. A value may have the name of a module.
+    """
+    inside = sys.modules.get(f"{package}.{name}")
+    return inside is not None and getattr(sys.modules.get(package), name, None) is inside
 
 
 _CACHED = type(functools.lru_cache(id))

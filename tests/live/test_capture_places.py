@@ -327,6 +327,7 @@ def test_a_module_that_was_made_on_the_fly_is_seen(monkeypatch: pytest.MonkeyPat
         ("from {} import used, total", "", {"", "used", "other"}),
         ("import {}", "", {"", "used", "other"}),
         ("from {} import used, other", "", {"used", "other"}),
+        ("from {} import total", "total = [0.5]", {"", "used", "other"}),  # a value, and a module of that name
     ],
 )
 def test_a_module_inside_of_a_package_leads_to_no_other_one(
@@ -335,19 +336,24 @@ def test_a_module_inside_of_a_package_leads_to_no_other_one(
     """Under pytest, where the modules of all tests are in the process."""
     name = f"whole_{hashlib.sha256(f'{line} {inside}'.encode()).hexdigest()[:8]}"
     (tmp_path / name).mkdir()
-    for file, text in (("__init__", "total = [0.5]"), ("used", inside.format(name)), ("other", "")):
+    for file, text in (("__init__", "total = [0.5]"), ("used", inside.format(name)), ("other", ""), ("total", "")):
         (tmp_path / name / f"{file}.py").write_text(f"{text}\nkept = [1.5]\n")
     loop = f"import sys\n{line.format(name)}\ndef frame(): return sys._getframe()\n"
     (tmp_path / f"loop_{name}.py").write_text(loop)
     monkeypatch.syspath_prepend(tmp_path)
-    modules = {"": name, "used": f"{name}.used", "other": f"{name}.other", "loop": f"loop_{name}"}
-    loaded = [importlib.import_module(module) for module in modules.values()]
+    modules = {"": name, "used": f"{name}.used", "other": f"{name}.other", "total": f"{name}.total"}
+    value = importlib.import_module(name).total
+    for module in modules.values():
+        importlib.import_module(module)
+    sys.modules[name].total = value  # type: ignore[attr-defined]  # which the module of that name has replaced
+    modules["loop"] = f"loop_{name}"
+    loaded = [importlib.import_module(modules["loop"])]
     try:
         found = capture([Scope.of(loaded[-1].frame())]).leaves
     finally:
         for module in modules.values():
             del sys.modules[module]
-    assert {one for one, module in modules.items() if f"{module}:kept[0]" in found} == seen
+    assert {one for one, module in modules.items() if f"{module}:kept[0]" in found} - {"total"} == seen
 
 
 def test_the_environment_is_seen_where_the_run_changed_it(monkeypatch: pytest.MonkeyPatch) -> None:

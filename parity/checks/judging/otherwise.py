@@ -90,13 +90,7 @@ def differs_otherwise(
 def _lost_orders(
     states: Sequence[TwoStates], found: Sequence[Sequence[str]], uninterrupted: Uninterrupted
 ) -> list[Evidence]:
-    """Return the mappings that have the same keys at the resume in another order, of which that may matter.
-
-    Args:
-        states: What the uninterrupted run and the resumed one hold, from the resume on.
-        found: Paths that differ in each.
-        uninterrupted: What equal runs say.
-    """
+    """Return the mappings that have the same keys at the resume in another order, of which that may matter."""
     both, parts, places = states[0], list[Evidence](), list[Evidence]()
     for path, order in sorted(both.left.orders.items()):
         other, below = both.right.orders.get(path, order), (f"{path}.", f"{path}[")
