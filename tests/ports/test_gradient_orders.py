@@ -126,3 +126,12 @@ def test_a_sum_of_parts_beside_a_mean_is_told_through_a_clip():
     settings = {"loss": by_parts(2), "clip": ("norm", 0.1), "rate": cosine(16)}
     cause = update_cause(walked("radam", settings, {"loss": by_parts(2, sums=True)}))
     assert cause.startswith("accumulation: before")
+
+
+@pytest.mark.parametrize(("kind", "settings", "change", "port"), [
+    ("rmsprop", {"slots": ("m",)}, {"slots": ()}, "sgd"),
+    ("momentum", {"rate": 0.05}, {}, "rmsprop"),
+])  # fmt: skip
+def test_what_enters_a_momentum_is_not_said_of_a_port_that_moves_by_something_else(kind, settings, change, port):
+    """Of gradients divided by a root on one side, and of them as they are on the other, no momentum is all."""
+    assert "by what enters it alone" not in update_cause(walked(kind, settings, change, port=port))
