@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from parity.checks import programs
 from parity.checks.models import map_opened
 from parity.checks.proving import nearest_maps, prove_port, stages
 from parity.checks.proving.losses import Pairing
@@ -90,6 +92,25 @@ def test_a_change_that_makes_both_equal_proves_the_likeliest_map(monkeypatch: py
     assert proof.verdict == ("broken" if cause else "inconclusive"), "a likely map alone proves nothing"
     assert maps[0]["inner.1.weight"] == "l1.c", "leaves are those of one place, whatever their names"
     assert maps[0]["norms.0.weight"] == "l0.d"
+
+
+@pytest.mark.usefixtures("unproven")
+@pytest.mark.parametrize("cause", [
+    "values exchanged: the leaf a and the leaf b, each in place of the other",
+    "value taken: the leaf a here, the leaf b there", "order: mul before add here, after it there",
+    "layout: the output of matmul as it is here, axes 0 and 1 exchanged there",
+    "factor: none here, 2 there, or layout: the output of matmul as it is here, axes 0 and 1 exchanged there",
+])  # fmt: skip
+def test_a_change_that_another_map_might_do_proves_none(monkeypatch: pytest.MonkeyPatch, cause: str) -> None:
+    monkeypatch.setattr(nearest_maps, "model_program_cause", lambda pairing: cause)
+    proof = _proved("scale")
+    assert (proof.verdict, proof.cause) == ("inconclusive", "")
+
+
+def test_these_are_words_that_the_search_says() -> None:
+    home = Path(programs.__file__).parent
+    sources = "".join(path.read_text() for path in home.glob("*.py"))
+    assert all(f'"{words.removesuffix(": ")}"' in sources for words in nearest_maps.BY_A_MAP)
 
 
 @pytest.mark.usefixtures("unproven")

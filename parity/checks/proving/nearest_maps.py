@@ -16,6 +16,9 @@ from parity.checks.proving.verdict import PortStage
 
 __all__ = ["parted_but_for_a_change"]
 
+BY_A_MAP = ("values exchanged: ", "value taken: ", "order: ", "layout: ", "transposed")
+"""Words of changes that another map of the leaves might do as well: a right port under a wrong map shows these."""
+
 
 def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[Pairing, PortStage] | None:
     """Return that two models part, with the map under which one change makes them equal; None where none does.
@@ -32,7 +35,7 @@ def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[P
         return None
     placements, missing = placed(subjects, nearer)
     pairing = Pairing(subjects, placements)
-    if missing or not (cause := model_program_cause(pairing)):
+    if missing or not (cause := model_program_cause(pairing)) or any(words in cause for words in BY_A_MAP):
         return None
     proof = prove(subjects, nearer)
     if proof.verdict != "broken":
