@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,16 @@ def test_a_change_that_another_map_might_do_proves_none(monkeypatch: pytest.Monk
     monkeypatch.setattr(nearest_maps, "model_program_cause", lambda pairing: cause)
     proof = _proved("scale")
     assert (proof.verdict, proof.cause) == ("inconclusive", "")
+
+
+@pytest.mark.usefixtures("unproven")
+def test_many_rows_that_are_not_sure_hide_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of models has so many lines at most, and the place at which they part stands behind the rows."""
+    monkeypatch.setattr(sys.modules[__name__], "BLOCKS", 6)
+    monkeypatch.setattr(nearest_maps, "model_program_cause", lambda pairing: "left out: mul")
+    proof = _proved("scale")
+    assert proof.verdict == "broken"
+    assert proof.stages[-1].said.startswith("parts: "), proof.stages[-1].said
 
 
 def test_these_are_words_that_the_search_says() -> None:

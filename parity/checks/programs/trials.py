@@ -60,11 +60,11 @@ def fits_all(
     for program, changes, other, limit in zip(programs, edits, wanted, limits, strict=True):
         with np.errstate(all="ignore"):  # anything may follow from a change
             made = program.run(changes, at)
-        if made is None:
-            return False
-        flat = flat_of(made, orders) / limit
-        if flat.shape != other.shape or not float(np.abs(flat - other).max(initial=0.0)) <= 1.0:
-            return False
+            if made is None:
+                return False
+            flat = flat_of(made, orders) / limit
+            if flat.shape != other.shape or not float(np.abs(flat - other).max(initial=0.0)) <= 1.0:
+                return False
     return True
 
 

@@ -41,7 +41,8 @@ def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[P
     if proof.verdict != "broken":
         return None
     likely = replace(mapped, found=with_rules(found, nearer), proof=proof)
-    said = next(line for line in likely.text().splitlines() if line.startswith(("parts", "map")))
+    lines = likely.text(most=len(found.rows) + 25).splitlines()  # rows that are not sure stand before it
+    said = next((line for line in lines if line.startswith(("parts", "map"))), lines[0])
     told = sum(rule in found.rules for rule in nearer)
     note = (
         f"behaviour tells {told} of {len(nearer)} rows of the map, and that change makes both equal under the others"
