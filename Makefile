@@ -57,8 +57,8 @@ bench: setup packages  ## all of them: an hour or two on two cores, 14 GB of mem
 	@mkdir -p $(REPORTS)
 	$(BIN)/python -m pytest benchmarks --benchmark-json=$(REPORTS)/bench.json
 
-bench-gpu: setup  ## on a machine with a GPU: checks, steps per second, costs of saves; docs/results-gpu.md (without one it says so, exit code 4)
-	$(BIN)/python -m benchmarks.gpu
+bench-gpu: setup  ## on a machine with a GPU: checks, steps per second, costs of saves; docs/results-gpu.md (without one it says so, exit code 4); QUICK=--quick for first figures
+	$(BIN)/python -m benchmarks.gpu $(QUICK)
 
 equivalence: setup  ## docs/optimizers.md and docs/schedules.md, measured: PyTorch's against the obvious translations; five minutes
 	$(BIN)/python -m benchmarks.equivalence

@@ -1,8 +1,9 @@
 """The loop a person would write in PyTorch for the same run: nothing of it comes from `torch_side`.
 
-Same arithmetic as the twin in float32 on a CPU, so the losses are equal bit for bit: modules with parameters in the
+Same arithmetic as the twin in float32, so the losses are equal bit for bit on a CPU: modules with parameters in the
 same order (the gradient norm adds in it), fused optimizers, clipping, the same rates and batches. Losses and norms
-stay tensors and are read once, after the last step. Dropout, if any, is PyTorch's own.
+stay tensors on the device and are read once, after the last step. Dropout, if any, is PyTorch's own. It trains where
+the state is that it starts from.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ class BareLoop:
             spec: The run, float32, without dropout or with the native one.
             steps: Steps of one run.
             start: The twin's `state_dict` at step 0.
-            rng: State of PyTorch's generator there, if dropout draws from it.
+            rng: State of the generator of the state's device, if dropout draws from it.
             compiled: Whether forward and loss go through `torch.compile`.
         """
         self.spec, self.batches = spec, Batches.of(spec, steps)
         self.rng = rng
         self.start = {name: value.clone() for name, value in start.items()}
-        self.model = bare_model(spec)
+        self.device = next(iter(self.start.values())).device
+        self.model = bare_model(spec).to(self.device)
         self.params = list(self.model.parameters())
         self.optimizer = bare_optimizer(spec, self.params)
         self.loss = torch.compile(self._loss, dynamic=False) if compiled else self._loss
@@ -50,17 +52,18 @@ class BareLoop:
         self.model.load_state_dict(self.start)
         self.optimizer.state.clear()
         if self.rng is not None:
-            torch.set_rng_state(self.rng)
+            own = torch.cuda.set_rng_state if self.device.type == "cuda" else torch.set_rng_state
+            own(self.rng)
 
     def run(self) -> NDArray[np.float32]:
         """Train all steps; returns their losses."""
         self.model.train()
         rows: list[tuple[Tensor, Tensor]] = []
         for inputs, targets, rates in self.batches.chunks():
-            x, y = torch.from_numpy(inputs), torch.from_numpy(targets).long()
-            x = x if x.is_floating_point() else x.long()
+            x, y = (torch.from_numpy(part).to(self.device) for part in (inputs, targets))
+            x, y = x if x.is_floating_point() else x.long(), y.long()
             rows += [self._step(x[i], y[i], lr) for i, lr in enumerate(rates.tolist())]
-        losses, norms = (torch.stack(column).numpy() for column in zip(*rows, strict=True))
+        losses, norms = (torch.stack(column).cpu().numpy() for column in zip(*rows, strict=True))
         assert len(norms) == len(losses)
         return losses
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import pytest
+from pytest_benchmark.logger import PytestBenchmarkWarning
 
 from parity import sides
 from parity.environment import THREAD_SETTINGS, usable_cpus, versions
@@ -17,7 +19,13 @@ AT_START = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note what trainers change in this process."""
+    """Note what trainers change in this process; a benchmark that failed is no reason to fail once more.
+
+    pytest-benchmark warns of a fixture that a failed test did not use, and of an empty file: as errors, those would
+    hide why it failed.
+    """
+    config.addinivalue_line("filterwarnings", "default::pytest_benchmark.logger.PytestBenchmarkWarning")
+    warnings.filterwarnings("default", category=PytestBenchmarkWarning)  # outside of tests
     start: dict[str, Any] = {"settings": {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}}
     if "torch" in sides.installed():
         import torch

@@ -30,6 +30,12 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
 COMMAND = "make results"
 
+TITLE = "Results"
+"""Heading of docs/results.md; a page of another title leaves out headlines that it has no figures for."""
+
+OF_A_COMMAND = {"time", "command", "data", "seconds"}
+"""What the environment of a check has of the command, not of the machine and the code."""
+
 SIGNED = "<!-- digest of the page above: {} -->"
 """Last line of the page: the results themselves are not kept, and a figure edited by hand must be noticed."""
 
@@ -49,6 +55,7 @@ def results_page(
     speeds: Sequence[SpeedRow] = (),
     chart: str = CHART,
     command: str = COMMAND,
+    title: str = TITLE,
 ) -> str:
     """Return docs/results.md: a summary, steps per second, the checks, the benchmarks, then a digest of all of it.
 
@@ -58,17 +65,23 @@ def results_page(
         speeds: Steps per second, for table and chart.
         chart: Name of the chart, beside the page.
         command: What the page says that it was made by.
+        title: Its heading.
     """
     environment = {name: value for name, value in check.environment.items() if name != "platform"}  # a kernel's build
     checks = check_markdown(check.records, environment, surroundings=False).strip()
-    fast = speed_section(speeds, chart)
+    fast = speed_section(speeds, chart, "make bench" if title == TITLE else command)
     if speeds:
         fast += "\n\n" + DRAWN.format(chart, xxhash.xxh3_64_hexdigest(speed_file(speeds).encode()))
-    return page_of(checks, environment, [part_of(file) for file in files], fast, command)
+    return page_of(checks, environment, [part_of(file) for file in files], fast, command, title)
 
 
 def page_of(
-    checks: str, environment: Mapping[str, Any], parts: Sequence[Part], fast: str, command: str = COMMAND
+    checks: str,
+    environment: Mapping[str, Any],
+    parts: Sequence[Part],
+    fast: str,
+    command: str = COMMAND,
+    title: str = TITLE,
 ) -> str:
     """Return the page.
 
@@ -78,6 +91,7 @@ def page_of(
         parts: The benchmarks.
         fast: The section of steps per second, below its heading.
         command: What the page says that it was made by.
+        title: Its heading.
     """
     commit = environment.get("commit") or "of an installed package"
     commit += " with uncommitted changes" if environment.get("dirty") is True else ""
@@ -91,20 +105,22 @@ def page_of(
         *subject_sections(parts),
         environment_section(environment, parts),
     ]
-    figures = "\n".join(headlines("\n\n".join(body))) if any(part.rows for part in parts) else ""
+    figures = "\n".join(line for line in headlines("\n\n".join(body)) if title == TITLE or NOT_MEASURED not in line)
+    figures = figures if any(part.rows for part in parts) else ""
     summary = ["## Summary", *([FIGURES, figures] if figures else []), bars_summary(parts)]
-    return signed("\n\n".join(["# Results", intro, *summary, *body]))
+    return signed("\n\n".join([f"# {title}", intro, *summary, *body]))
 
 
-def speed_section(rows: Sequence[SpeedRow], chart: str) -> str:
+def speed_section(rows: Sequence[SpeedRow], chart: str, command: str = "make bench") -> str:
     """Return the chart and the table of steps per second; a sentence where nothing was measured.
 
     Args:
         rows: What was measured.
         chart: Path of the chart as links name it.
+        command: What measures them.
     """
     if not rows:
-        return f"Steps per second: {NOT_MEASURED}; `make bench` measures them."
+        return f"Steps per second: {NOT_MEASURED}; `{command}` measures them."
     return f"![Steps per second of each side, by mode and devices]({chart})\n\n{speed_markdown(rows)}"
 
 
@@ -215,7 +231,7 @@ def replaced(text: str, block: str, where: object) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Write all of it, and return 0; 2 where a result or the README cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("check", type=Path, help="check.json of `parity check --report`")
+    parser.add_argument("check", type=Path, nargs="+", help="check.json of `parity check --report`; several are one")
     parser.add_argument("--bench", type=Path, action="append", default=[], help="of `make bench`; left out if absent")
     parser.add_argument("--before", type=Path, action="append", default=[], help="benchmarks of an earlier state")
     parser.add_argument("--page", type=Path, default=Path("docs/results.md"))
@@ -223,16 +239,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-readme", action="store_true", help="write the page and its chart alone")
     parser.add_argument("--chart", default=CHART, help="name of the chart, beside the page")
     parser.add_argument("--command", default=COMMAND, help="what the page says that it was made by")
+    parser.add_argument("--title", default=TITLE, help="heading of the page")
     options = parser.parse_args(argv)
     try:
-        check = read_result(options.check)
-        if not isinstance(check, CheckResult):
-            raise ResultError(f"{options.check} holds benchmarks; the first file must be a result of `parity check`")
+        check = _joined([_checks(path) for path in options.check])
         files, before = (
             [_benchmarks(path) for path in paths if path.exists()] for paths in (options.bench, options.before)
         )
         speeds = speed_rows(files, before)
-        page = results_page(check, files, speeds, options.chart, options.command)
+        page = results_page(check, files, speeds, options.chart, options.command, options.title)
         if not options.no_readme:
             readme = replaced(options.readme.read_text(encoding="utf-8"), readme_block(page), options.readme)
             replace_file(options.readme, readme)
@@ -246,6 +261,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"results: error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _checks(path: Path) -> CheckResult:
+    found = read_result(path)
+    if not isinstance(found, CheckResult):
+        raise ResultError(f"{path} holds benchmarks; the first file must be a result of `parity check`")
+    return found
+
+
+def _joined(checks: Sequence[CheckResult]) -> CheckResult:
+    """Return the checks of several commands as one result; they must be of one code on one kind of machine.
+
+    Of the first, it has the time; what each read is taken together, and so are their seconds.
+
+    Raises:
+        ResultError: Their environments differ in more than what each command has of its own.
+    """
+    first, *others = checks
+    if not others:
+        return first
+    for other in others:
+        names = {*first.environment, *other.environment} - OF_A_COMMAND
+        differ = sorted(name for name in names if first.environment.get(name) != other.environment.get(name))
+        if differ:
+            raise ResultError(f"the checks are not of one environment: {', '.join(differ)} differ")
+    records = tuple(record for check in checks for record in check.records)
+    joined = {name: value for name, value in first.environment.items() if name != "command"}
+    if data := [check.environment["data"] for check in checks if "data" in check.environment]:
+        joined["data"] = {name: value for one in data for name, value in one.items()}
+    if "seconds" in joined:
+        joined["seconds"] = sum(float(check.environment.get("seconds", 0)) for check in checks)
+    return CheckResult(records=records, environment=joined)
 
 
 def _benchmarks(path: Path) -> BenchmarkFile:

@@ -26,6 +26,7 @@ __all__ = [
     "Saver",
     "SomeTrainer",
     "build",
+    "device_copy",
     "orbax_saver",
     "safetensors_saver",
     "settle",
@@ -79,19 +80,64 @@ def state_bytes(trainer: SomeTrainer) -> int:
 
 
 class Copy:
-    """One copy of a trainer's state, as it lies in memory, into arrays that were written before, by one thread."""
+    """One copy of a trainer's state, as it lies in memory, into arrays that were written before, by one thread.
+
+    Of a state on a GPU, the device copies it, into page-locked memory of the host.
+    """
 
     def __init__(self, trainer: SomeTrainer) -> None:
         self.trainer = trainer
-        self.targets = {name: array.copy(order="K") for name, array in self._arrays().items()}
+        self.device = device_copy(trainer)
+        self.targets = {
+            name: array.copy(order="K") for name, array in ({} if self.device else self._arrays()).items()
+        }
 
     def run(self) -> None:
         """Copy all arrays."""
+        if self.device:
+            self.device()
+            return
         for name, array in self._arrays().items():
             np.copyto(self.targets[name], array)
 
     def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         return dict(self.trainer.export_state(copy=False).arrays)
+
+
+def device_copy(trainer: SomeTrainer) -> Callable[[], None] | None:
+    """Return what copies the state of a trainer on a GPU to the host and waits for it; None for one on the CPU."""
+    if hasattr(trainer, "model"):
+        import torch
+
+        live = [*trainer.model.state_dict().values()]
+        live += [
+            v for entry in trainer.optimizer.state.values() for v in entry.values() if isinstance(v, torch.Tensor)
+        ]
+        if not any(tensor.is_cuda for tensor in live):
+            return None
+        pairs = [(torch.empty(t.shape, dtype=t.dtype, pin_memory=t.is_cuda), t) for t in live]
+
+        def copy() -> None:
+            for target, source in pairs:
+                target.copy_(source, non_blocking=True)
+            torch.cuda.synchronize()
+
+        return copy
+    import jax
+
+    def arrays() -> list[jax.Array]:
+        leaves = jax.tree.leaves(trainer.state)
+        return [leaf for leaf in leaves if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+
+    if all(device.platform == "cpu" for leaf in arrays() for device in leaf.sharding.device_set):
+        return None
+
+    def fetch() -> None:
+        own = arrays()
+        jax.block_until_ready(jax.device_put(own, [one.sharding.with_memory_kind("pinned_host") for one in own]))
+
+    fetch()  # JAX keeps the memory
+    return fetch
 
 
 class Raw:

@@ -8,6 +8,7 @@ them, a read of them from the page cache.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -37,9 +38,14 @@ from benchmarks.saving import (
 from benchmarks.worker import Worker
 from parity import sides
 
+LARGEST = int(os.environ.get("PARITY_BENCH_LARGEST", "300"))
+"""Millions of parameters of the largest state: where there is less memory, disk or time."""
+
 SIZES = [
     pytest.param((4,), id="4 M"),
-    pytest.param((1, 10, 100, 300), id="to 300 M", marks=pytest.mark.slow),
+    pytest.param(
+        tuple(size for size in (1, 10, 100, 300) if size <= LARGEST), id=f"to {LARGEST} M", marks=pytest.mark.slow
+    ),
 ]
 """Millions of parameters. 300 million need 14 GB of memory and 4 GB of disk."""
 

@@ -133,7 +133,8 @@ def compare_torch(benchmark: Any, spec: RunSpec, steps: int) -> None:
 
     twin = twin_arm("torch", spec, steps, name="twin")
     trainer: Any = sides.load("torch").build(spec)
-    rng = trainer.export_state().arrays.get("rng.native.torch_cpu")
+    device = next(trainer.model.parameters()).device.type
+    rng = trainer.export_state().arrays.get(f"rng.native.torch_{device}")
     bare = BareLoop(
         spec,
         steps,

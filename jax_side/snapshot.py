@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from jax_side.formats.host import fetched
 from jax_side.shards import held_shards
 from jax_side.state import DeviceState, export_arrays
 from parity.twins import Layout
@@ -27,16 +28,18 @@ class Snapshot:
     """A copy of the full training state on the host, beside which training continues.
 
     Takes one copy of the state in memory; given the snapshot of the save before, it copies into that one's buffers,
-    whose pages are there already. What is saved is NumPy, so JAX may donate the live state to the next chunk at once.
-    Of several processes none holds the whole state: they save the live arrays, which JAX keeps while there are views
-    of them.
+    whose pages are there already. What a GPU holds is fetched into page-locked memory, which JAX keeps. What is saved
+    is NumPy, so JAX may donate the live state to the next chunk at once. Of several processes none holds the whole
+    state: they save the live arrays, which JAX keeps while there are views of them.
     """
 
     def __init__(self, layout: Layout, state: DeviceState, spare: Snapshot | None = None) -> None:
         self._spare = iter(jax.tree.leaves(spare.content) if spare else ())
+        self._fetched = fetched(jax.tree.leaves(state)) if jax.process_count() == 1 else {}
         pairs: list[ArrayPair] = []
         self.content: DeviceState = jax.tree.map(lambda value: self._copied(value, pairs), state)
         """What is written."""
+        self._fetched = {}  # the keys are addresses of live arrays
         _copy(pairs)
         self._neutral = export_arrays(layout, self.content, copy=False, shared=False)
         self._held = held_shards(self.content)
@@ -55,6 +58,8 @@ class Snapshot:
         spare = next(self._spare, None)
         if jax.process_count() > 1:
             return value
+        if id(value) in self._fetched:
+            return self._fetched[id(value)]
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             words = jnp.copy(jax.random.key_data(value))
             return jax.random.wrap_key_data(words, impl=jax.random.key_impl(value))

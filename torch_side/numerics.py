@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -68,6 +69,8 @@ def configure(spec: RunSpec) -> None:
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     if torch.cuda.is_available():
+        # Inductor advises to round products to TensorFloat32; whole ones are what this configures.
+        warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores", category=UserWarning)
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
 

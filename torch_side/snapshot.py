@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from parity.twins import Layout
+from torch_side.formats.host import room
 from torch_side.state import LiveState, file_state, neutral_arrays
 
 __all__ = ["Snapshot"]
@@ -62,7 +62,7 @@ class Snapshot:
     def _copied_tensor(self, value: Tensor) -> Tensor:
         spare = next(self._spare, None)
         fits = spare is not None and spare.shape == value.shape and spare.dtype == value.dtype
-        copy = spare if spare is not None and fits else torch.empty_like(value, device="cpu").contiguous()
+        copy = spare if spare is not None and fits else room(value)
         copy.copy_(value)
         self._tensors.append(copy)
         return copy

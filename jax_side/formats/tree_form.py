@@ -13,6 +13,7 @@ from flax import nnx
 from numpy.typing import NDArray
 
 from jax_side.formats.described import key_of
+from jax_side.formats.host import fetched
 from jax_side.formats.orbax_manager import reason
 from jax_side.formats.process_group import JaxGroup
 from jax_side.formats.tree_items import read_parts, write_parts
@@ -94,9 +95,13 @@ class JaxForm(TreeForm):
         return not isinstance(value, jax.ShapeDtypeStruct)
 
     def copy(self, values: Mapping[str, Any], spare: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy arrays into NumPy's in C order, and keys on their device; parts of arrays stay where they are."""
+        """Copy arrays into NumPy's in C order, and keys on their device; parts of arrays stay where they are.
+
+        What a GPU holds becomes read-only arrays in page-locked memory, whatever the spare.
+        """
+        there = fetched(values.values())
         return {
-            name: held_part(value) if is_split(value) else _copied(value, spare.get(name))
+            name: held_part(value) if is_split(value) else _copied(value, spare.get(name), there.get(id(value)))
             for name, value in values.items()
         }
 
@@ -188,7 +193,9 @@ def _implementation(dtype: Any) -> str:
     raise TypeError(f"is a PRNG key of {dtype}; known are {', '.join(KEYS)}")
 
 
-def _copied(value: Any, spare: Any) -> Any:
+def _copied(value: Any, spare: Any, there: NDArray[Any] | None) -> Any:
+    if there is not None:
+        return there
     if _is_key(value):
         words = np.array(jax.random.key_data(value))
         return jax.random.wrap_key_data(words, impl=_implementation(value.dtype))

@@ -2,6 +2,7 @@
 
 import re
 
+from benchmarks.gpu import TITLE as GPU
 from benchmarks.results import BEGIN, CHART, END, chart_fits, headlines, is_as_written, readme_block
 from parity.report import NOT_MEASURED
 from tests.docs.pages import ROOT, read
@@ -26,6 +27,15 @@ def test_each_headline_has_its_figures():
 def test_the_page_is_as_it_was_written():
     """Otherwise: make results"""
     assert is_as_written(read("docs/results.md"))
+
+
+def test_the_page_of_a_gpu_is_as_it_was_written():
+    """Otherwise: make bench-gpu"""
+    page = read("docs/results-gpu.md")
+    assert is_as_written(page)
+    assert is_as_written(page.replace("holds", "broken", 1)) is False
+    assert page.startswith(f"# {GPU}\n")
+    assert re.search(r"^\| devices.torch.platform \| (?!cpu)", page, re.MULTILINE)
 
 
 def test_the_chart_is_the_one_of_the_page():

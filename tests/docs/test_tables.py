@@ -10,6 +10,7 @@ BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "
 OPTIMIZERS = "docs/optimizers.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
+ON_A_GPU = "docs/results-gpu.md"
 SCHEDULES, PORT, FORMATS = "docs/schedules.md", "docs/your-port.md", "docs/formats.md"
 OTHERS, DIFFERENCES = "docs/other-tools.md", "docs/differences.md"
 COMPOSITIONS, COMMANDS = "docs/compositions.md", "docs/commands.md"
@@ -18,6 +19,7 @@ MIGRATE = "docs/migrate.md"
 GENERATED = {
     (BUGS, "bug", "reported"): "docs/test_your_trainer::test_the_page_of_bugs_is_the_one_of_the_catalogue",
     (RESULTS,): "docs/test_results_page::test_the_page_is_as_it_was_written",
+    (ON_A_GPU,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
     (OTHERS, "", "given"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "bug", "expected"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "loop", "verdict"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
@@ -57,7 +59,7 @@ GENERATED = {
         "parity/test_policy_page::test_every_rule_is_a_row_of_the_peers_table_and_our_own_columns_hold"
     ),
 }
-"""Page and first two columns to the test that compares it with what its generator left; docs/results.md as one."""
+"""Page and first two columns to the test that compares it with what its generator left; pages of results as one."""
 
 COMPARED = {
     (MIGRATE, "the loader", "its order"): "docs/test_migrate::test_the_orders_of_the_page_are_there",
@@ -155,7 +157,7 @@ def census(pages: dict[str, str]) -> Counter[tuple[str, ...]]:
     found: Counter[tuple[str, ...]] = Counter()
     for page, text in pages.items():
         keys = [(page, *one.head[:2]) for one in tables(text)]
-        found.update([(RESULTS,)] if page == RESULTS else keys)
+        found.update([(page,)] if page in (RESULTS, ON_A_GPU) else keys)
     return found
 
 

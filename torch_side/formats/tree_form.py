@@ -29,6 +29,7 @@ from parity.errors import CheckpointError
 from parity.state import bytes_of
 from torch_side.formats.dtensors import box_of, is_split, laid_like, local_of, require_known
 from torch_side.formats.group import TorchGroup, group_of
+from torch_side.formats.host import room
 from torch_side.formats.stateful import is_stateful, state_of, whole_of
 from torch_side.formats.tree_files import read_parts, write_parts
 from torch_side.formats.tree_shards import JointFileWrite, held_part, read_part
@@ -226,7 +227,7 @@ def _copied(value: Any, spare: Any, copies: dict[Any, Tensor], taken: set[int]) 
     if key in copies and live.numel():
         return copies[key]
     fits = isinstance(spare, Tensor) and (spare.shape, spare.dtype) == (live.shape, live.dtype)
-    reused = spare if fits and id(spare) not in taken else torch.empty(live.shape, dtype=live.dtype)
+    reused = spare if fits and id(spare) not in taken else room(live)
     taken.add(id(reused))
     reused.copy_(live)
     copies[key] = reused
