@@ -19,12 +19,13 @@ AT_START = pytest.StashKey[dict[str, Any]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note what trainers change in this process; a benchmark that failed is no reason to fail once more.
+    """Note what trainers change in this process; a warning of a library is shown, and is no error as in the tests.
 
-    pytest-benchmark warns of a fixture that a failed test did not use, and of an empty file: as errors, those would
-    hide why it failed.
+    Benchmarks run with versions and on devices that the tests have not seen (compiling for a GPU warns of rounding
+    that nobody asked for), and pytest-benchmark itself warns of a fixture that a failed test did not use, which as an
+    error hid why it had failed.
     """
-    config.addinivalue_line("filterwarnings", "default::pytest_benchmark.logger.PytestBenchmarkWarning")
+    config.addinivalue_line("filterwarnings", "default")
     warnings.filterwarnings("default", category=PytestBenchmarkWarning)  # outside of tests
     start: dict[str, Any] = {"settings": {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}}
     if "torch" in sides.installed():
