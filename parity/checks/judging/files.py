@@ -17,14 +17,12 @@ from parity.checks.judging.process_start import ProcessStart
 from parity.checks.running import CURVES, DIRECTORY, IN_ORDER, LINK, without_digits
 
 __all__ = [
-    "TIMED",
     "is_within",
     "judge_files",
     "own_folders",
-    "with_plain_names",
 ]
 
-TIMED = "~"
+_TIMED = "~"
 """Before the number that stands for the digits of a name, counted in the order of the names."""
 
 
@@ -56,7 +54,7 @@ def _folders(name: str) -> list[str]:
     return ["/".join(parts[: at + 1]) for at in range(len(parts))]
 
 
-def with_plain_names(
+def _with_plain_names(
     expected: PathLeaves, again: PathLeaves, got: PathLeaves
 ) -> tuple[PathLeaves, PathLeaves, PathLeaves]:
     """Return the leaves with numbers in the place of digits that two equal runs do not share in names of files.
@@ -83,7 +81,7 @@ def _by_family(leaves: PathLeaves) -> dict[str, list[str]]:
 
 def _renamed(leaves: PathLeaves, families: Mapping[str, list[str]], timed: Collection[str]) -> PathLeaves:
     counted = ((family, at, name) for family in timed for at, name in enumerate(families.get(family, ())))
-    plain = {name: f"{family}{TIMED}{at}" for family, at, name in counted}
+    plain = {name: f"{family}{_TIMED}{at}" for family, at, name in counted}
     parts = ((*path.partition(":"), leaf) for path, leaf in leaves.items())
     return {f"{plain.get(name, name)}{colon}{rest}": leaf for name, colon, rest, leaf in parts}
 
@@ -118,7 +116,7 @@ def judge_files(
     """
     out, begun = Outcome(), begun or ProcessStart()
     start, end = steps
-    expected, again, got = with_plain_names(expected, again, got)
+    expected, again, got = _with_plain_names(expected, again, got)
     noise = set(differing(expected, again))
     names, names_again, names_got = _files(expected), _files(again), _files(got)
     families = {without_digits(name) for name in names}
@@ -126,7 +124,7 @@ def judge_files(
     chance = {without_digits(name) for name in names ^ names_again}  # names that equal runs do not share
     added = {without_digits(name) for name in earlier}
     kept = Counter(without_digits(name) for name in names_got)
-    timed = {name.rpartition(TIMED)[0] for name in names_got if TIMED in name}
+    timed = {name.rpartition(_TIMED)[0] for name in names_got if _TIMED in name}
     repeated = {family for family in timed if _only_repeats(family, expected, got, noise)}
     for name in sorted(names ^ names_got):
         family = without_digits(name)
@@ -140,15 +138,15 @@ def judge_files(
         )
         # what an unfinished save left, or a resumed process alone writes, is of no kind that a whole run leaves; of
         # files with a time in their names a process may write one of its own
-        its_own = name not in names and (family not in families or (TIMED in name and numbers[family] == 1))
+        its_own = name not in names and (family not in families or (_TIMED in name and numbers[family] == 1))
         # a process may make a directory of its own
         its_own = its_own or (name not in names and got.get(f"{name}:", NONE).kind == DIRECTORY)
         takes_a_place = name in earlier or (family in added and kept[family] >= numbers[family])
         its_own = its_own or begun.is_of_one_process(name, names)
-        again_written = name.rpartition(TIMED)[0] in repeated and name not in names
+        again_written = name.rpartition(_TIMED)[0] in repeated and name not in names
         (out.bookkeeping if its_own or takes_a_place or again_written else out.broken).append(item)
     rewritten = {name for name in names & names_got & set(logs) if _only_the_end(name, expected, got)}
-    fewer = {without_digits(name) for name in names ^ names_got if TIMED in name}  # which is which cannot be said
+    fewer = {without_digits(name) for name in names ^ names_got if _TIMED in name}  # which is which cannot be said
     each = {without_digits(name) for name in names_got if begun.is_of_one_process(name, names)}
     stretches = lists_with_a_stretch_twice(expected, got, names & names_got & set(records))
     again_in = tuple(f"{base}[" for base in stretches)
@@ -219,7 +217,7 @@ def _only_repeats(family: str, expected: PathLeaves, got: PathLeaves, noise: Col
         got: The same of the resumed one.
         noise: Paths in which equal runs differ.
     """
-    start = f"{family}{TIMED}"
+    start = f"{family}{_TIMED}"
     chance = {path.partition(":")[2] for path in noise if path.startswith(start)}
 
     def contents_of(leaves: PathLeaves) -> list[frozenset[tuple[str, str]]]:
