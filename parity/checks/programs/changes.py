@@ -142,8 +142,11 @@ def _arithmetic(one: ProgramOperation) -> Iterator[OperationChange]:
         except ValueError:
             made = {}
         own = next((word for word, value in made.items() if equal(value, y)), "")
+    given = [x for x in (one.inputs[i], one.inputs[j]) if _spreads(x, y)]
     for word, function in _BINARY.items() if own else ():
         if word != own and not equal(made[word], y):
+            if any(equal(np.broadcast_to(x, y.shape), np.broadcast_to(made[word], y.shape)) for x in given):
+                continue  # one of the two is the larger everywhere: that the other is left out says what is seen
             edit = OperationEdit(after=lambda o, a, s, f=function: (computed(f, a[i], a[j]),))  # type: ignore[misc]
             yield OperationChange("arithmetic", own, word, 1, edit)
     if one.kind in ("dot_general", "matmul", "linear", "mm", "bmm", "__matmul__"):
@@ -153,6 +156,13 @@ def _arithmetic(one: ProgramOperation) -> Iterator[OperationChange]:
             if equal(a @ own_b, y):
                 edit = OperationEdit(after=lambda o, v, s, turn=own_b is b: (v[i] @ (v[j].T if turn else v[j]),))  # type: ignore[misc]
                 yield OperationChange("weight", "as it is", "transposed", 0, edit)
+
+
+def _spreads(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    try:
+        return np.broadcast_shapes(x.shape, y.shape) == y.shape
+    except ValueError:
+        return False
 
 
 def _joined(one: ProgramOperation) -> Iterator[OperationChange]:

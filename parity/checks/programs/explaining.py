@@ -28,19 +28,19 @@ __all__ = ["ProgramDifference", "explain"]
 SECONDS = 4.0
 """Of the processor, for each of the two programs and each kind of change."""
 
-MOST_SECONDS = 20.0
+MOST_SECONDS = 18.0
 """Of the processor, for all changes of one operation."""
 
-NEAR_SECONDS = 10.0
+NEAR_SECONDS = 9.0
 """Of these, for what stands where the two part first."""
 
 INSIDE_SECONDS = 1.0
 """Of the processor, for each kind of change that makes a value inside a program."""
 
-PAIR_SECONDS = 16.0
+PAIR_SECONDS = 10.0
 """Of the processor, for all that looks for several changes."""
 
-GRAFT_SECONDS = 6.0
+GRAFT_SECONDS = 5.0
 """Of the processor, for the place at which both compute otherwise."""
 
 COMPACT = 16

@@ -15,7 +15,7 @@ import numpy as np
 
 from parity.checks.programs.changes import changes_of, changes_of_line
 from parity.checks.programs.edits import Explanation, OperationChange
-from parity.checks.programs.numbers import numbers_of
+from parity.checks.programs.numbers import numbers_besides, numbers_of
 from parity.checks.programs.retaken import retaken
 from parity.checks.programs.trials import ProgramTrial
 from parity.checks.programs.turned import left_turns, passed_on
@@ -23,9 +23,10 @@ from parity.contract import OperationEdit
 
 __all__ = ["NARROW", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-NARROW: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2)
+NARROW: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2, "besides")
 """What is tried first, in this order: loops of fewer turns, of which the last could be called left out as well, then
-changes whose value is seen in the other program, then all by their rank."""
+changes whose value is seen in the other program, then all by their rank, and a number that the program has not: of
+one number per draw there is one for nearly every operation, each to be solved for."""
 
 WIDE: tuple[str | int, ...] = (3,)
 """What is tried last: it says least."""
@@ -64,6 +65,8 @@ def searched(
                 found += search.taken()
             elif stage == "numbers":
                 found += numbers_of(search)
+            elif stage == "besides":
+                found += numbers_besides(search)
             else:
                 found += search.at_rank(stage)  # type: ignore[arg-type]
         if found:  # a wider change that does as well says less
