@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
-from parity.contract import OperationEdit, ProgramOperation
+from parity.contract import OperationEdit, ProgramOperation, expression_at
 from parity.errors import SpecError
 from torch_side.probes.calls import arrays_in
 from torch_side.probes.edited import array_of, called_with, edited, named_arguments, tensors_in
@@ -176,11 +177,12 @@ class _Watch(TorchFunctionMode):
         if self.keep and at <= MOST:
             inputs = tuple(map(array_of, tensors_in([*args, *given.values()])))
             numbers = {key: float(one) for key, one in named.items() if _is_number(one)}
+            frame = _frame()
             self.seen.append(
-                ProgramOperation(kind, _place(), inputs, tuple(map(array_of, tensors_in(made))), numbers,
+                ProgramOperation(kind, _place(frame), inputs, tuple(map(array_of, tensors_in(made))), numbers,
                                  other_settings(kind, args, named),
                                  {"1": args[1]} if kind == "__getitem__" and len(args) > 1 else {},
-                                 frozenset(range(at)))
+                                 frozenset(range(at)), text=expression_at(frame.f_code, frame.f_lasti))
             )  # fmt: skip
         return made
 
@@ -193,9 +195,14 @@ def _arrays(made: Any) -> tuple[NDArray[np.float64], ...]:
     return tuple(np.array(one.detach().double().numpy()) for one in arrays_in(made))
 
 
-def _place() -> str:
-    """Return file and line of the nearest frame that is of the user."""
+def _frame() -> FrameType:
+    """Return the nearest frame that is of the user."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         frame = frame.f_back
+    return frame
+
+
+def _place(frame: FrameType) -> str:
+    """Return file and line of a frame."""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

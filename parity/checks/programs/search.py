@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from parity.checks.programs.changes import changes_of, changes_of_line
-from parity.checks.programs.edits import Explanation, OperationChange
+from parity.checks.programs.edits import Explanation, OperationChange, edit_of
 from parity.checks.programs.numbers import numbers_besides, numbers_of
 from parity.checks.programs.retaken import retaken
 from parity.checks.programs.trials import ProgramTrial
@@ -160,10 +160,19 @@ class ChangeSearch(ProgramTrial):
                 continue
             for group in [[at]] if change.rest or change.whole else self._groups(at, change):
                 edits = {**{place: self._edit(change, place, at) for place in group}, **change.rest}
-                if self.fits(edits):
+                if self.fits(edits) and not self._vanishes(change, edits):
                     found[change.topic] = self.explanation(change, at, edits)
                     break
         return list(found.values())
+
+    def _vanishes(self, change: OperationChange, edits: Mapping[int, OperationEdit]) -> bool:
+        """Return whether a change does no more than zeros would: the sum of what is taken less its mean is none.
+
+        What makes a value vanish by its form tells of the form; that the value is left out is told otherwise.
+        """
+        if change.topic not in ("norm", "value", "activation", "arithmetic"):
+            return False
+        return self.fits({at: edit_of(np.zeros_like) for at in edits})
 
     def _groups(self, at: int, change: OperationChange) -> list[list[int]]:
         """Return the operations that are changed together; with those that have its words too."""
