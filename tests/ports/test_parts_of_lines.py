@@ -48,7 +48,8 @@ def test_a_line_with_one_of_them_is_told_by_its_place_alone() -> None:
         return y + shift
 
     said = _said(trainer, lambda x, scale, shift: jnp.tanh(x) * scale - shift)
-    assert "`" not in said and "test_parts_of_lines.py:" in said, said
+    assert "test_parts_of_lines.py:" in said, said
+    assert "`" not in said
 
 
 def test_what_vanishes_by_the_form_of_a_change_is_left_out() -> None:
@@ -59,10 +60,13 @@ def test_what_vanishes_by_the_form_of_a_change_is_left_out() -> None:
 
     said = _said(lambda x, scale, shift: torch.sin(x).sum() + 1e-2 * torch.abs(scale).sum(), port)
     assert said.startswith("left out: not here, "), said
-    assert "the larger" not in said and "less its mean" not in said
+    assert "the larger" not in said
+    assert "less its mean" not in said
 
 
 def test_the_larger_of_two_that_is_not_always_the_same_one_is_named() -> None:
-    said = _said(lambda x, scale, shift: torch.tanh(x) + shift, lambda x, scale, shift: jnp.maximum(jnp.tanh(x), shift))
+    said = _said(
+        lambda x, scale, shift: torch.tanh(x) + shift, lambda x, scale, shift: jnp.maximum(jnp.tanh(x), shift)
+    )
     assert said.startswith("arithmetic: "), said
     assert "the larger" in said
