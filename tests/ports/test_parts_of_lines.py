@@ -70,3 +70,21 @@ def test_the_larger_of_two_that_is_not_always_the_same_one_is_named() -> None:
     )
     assert said.startswith("arithmetic: "), said
     assert "the larger" in said
+
+
+def test_a_quotient_that_is_missing_is_left_out_and_no_factor_before_it() -> None:
+    """In a recurrence nothing is the product of queries and keys, which is where the two part first."""
+
+    def trainer(q: Any, k: Any, v: Any) -> Any:
+        at = torch.arange(3, dtype=q.dtype)
+        decay = torch.where(at[:, None] >= at, 0.6 ** (at[:, None] - at).clamp(min=0), torch.zeros_like(q[:, :3]))
+        return (q @ k.transpose(-1, -2) / 2.0 * decay) @ v
+
+    def port(q: Any, k: Any, v: Any) -> Any:
+        def row(at: int) -> Any:
+            return sum(0.6 ** (at - before) * (q[at] @ k[before]) * v[before] for before in range(at + 1))
+
+        return jnp.stack([row(at) for at in range(3)])
+
+    said = _said(trainer, port)
+    assert said.startswith("left out: div is applied here"), said

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parity.checks.programs.edits import Explanation, NamedValues
 from parity.checks.programs.grafts import ValueGraft, grafted
 from parity.checks.programs.matching import Candidates, KnownValues, candidates_of
-from parity.checks.programs.search import NARROW, STAGES, WIDE, ChangeSearch, searched
+from parity.checks.programs.search import NARROW, PLAIN, STAGES, WIDE, ChangeSearch, searched
 from parity.checks.programs.trials import flat_of
 from parity.contract import TracedProgram
 
@@ -98,13 +98,13 @@ def explain(
     most = FOCUS_SECONDS if compact else MOST_SECONDS
     began = time.process_time()
     # a change stands where they part first, or just before that: what lies behind takes as long to be tried
-    near = _of_one(first, second, orders, names, NEAR_SECONDS, SECONDS, NARROW, focus, near=True)
+    near = _of_one(first, second, orders, names, NEAR_SECONDS, SECONDS, PLAIN, focus, near=True)
     left = max(most - (time.process_time() - began), SECONDS)
     if one := near or _of_one(first, second, orders, names, left, SECONDS, NARROW, focus):
         return [ProgramDifference((each,)) for each in one]
     if graft is not None and compact:
         # a long line may have taken all the time for what it is given
-        alone = _of_one(first, second, orders, names, SECONDS, SECONDS, NARROW[-1:], focus, lines=False)
+        alone = _of_one(first, second, orders, names, SECONDS, SECONDS, PLAIN[-1:], focus, lines=False)
         return [ProgramDifference((each,)) for each in alone] or [graft]
     if one := _of_one(first, second, orders, names, SECONDS, SECONDS, WIDE):
         return [ProgramDifference((each,)) for each in one]

@@ -21,12 +21,15 @@ from parity.checks.programs.trials import ProgramTrial
 from parity.checks.programs.turned import left_turns, passed_on
 from parity.contract import OperationEdit
 
-__all__ = ["NARROW", "STAGES", "WIDE", "ChangeSearch", "searched"]
+__all__ = ["NARROW", "PLAIN", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-NARROW: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2, "besides")
+PLAIN: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2)
 """What is tried first, in this order: loops of fewer turns, of which the last could be called left out as well, then
-changes whose value is seen in the other program, then all by their rank, and a number that the program has not: of
-one number per draw there is one for nearly every operation, each to be solved for."""
+changes whose value is seen in the other program, then all by their rank."""
+
+NARROW: tuple[str | int, ...] = (*PLAIN, "besides")
+"""What is tried next, at all operations: the same, and a number that the program has not. What is divided after a
+product is rather left out than multiplied after it, and each of these numbers must be solved for."""
 
 WIDE: tuple[str | int, ...] = (3,)
 """What is tried last: it says least."""
