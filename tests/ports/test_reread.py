@@ -105,3 +105,33 @@ def test_a_function_before_a_norm_and_not_after_it_is_named() -> None:
     said = _said(trainer, lambda x, w: norm(jax.nn.relu(x @ w)) @ w.T, (4, 3), (3, 5))
     assert said.startswith("order: layer_norm before ReLU here (test_reread.py:"), said
     assert "after ReLU there" in said
+
+
+def test_gates_of_a_cell_that_the_trainer_calls_whole_are_told_in_the_port() -> None:
+    """The trainer's cell is one call: it is the port's formula in which the two values have changed places."""
+    cell = torch.nn.GRUCell(3, 4, dtype=torch.float64)
+    weights = [one.detach().numpy() for one in (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)]
+
+    def trainer(xs: Any, h: Any) -> Any:
+        outs = []
+        for x in xs:
+            h = cell(x, h)
+            outs.append(h)
+        return torch.stack(outs).exp()
+
+    def port(xs: Any, h: Any) -> Any:
+        wi, wh, bi, bh = map(jnp.asarray, weights)
+
+        def turn(h: Any, x: Any) -> Any:
+            ri, zi, ni = jnp.split(x @ wi.T + bi, 3, -1)
+            rh, zh, nh = jnp.split(h @ wh.T + bh, 3, -1)
+            r, z = jax.nn.sigmoid(ri + rh), jax.nn.sigmoid(zi + zh)
+            n = jnp.tanh(ni + r * nh)
+            h = z * n + (1 - z) * h
+            return h, h
+
+        return jnp.exp(jax.lax.scan(turn, h, xs)[1])
+
+    said = _said(trainer, port, (5, 2, 3), (2, 4))
+    assert said.startswith(("values exchanged: ", "order: ", "value: ")), said
+    assert "computed otherwise" not in said

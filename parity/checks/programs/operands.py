@@ -98,6 +98,8 @@ def _name(operations: Sequence[ProgramOperation], at: int, value: NDArray[Any], 
         return known[0]
     if value.size == 1:
         return f"{value.item():.6g}"
+    if operations[at].turns:
+        return f"a value {list(value.shape)} that its loop is given"
     kind = {"f": "numbers", "i": "whole numbers", "u": "whole numbers", "b": "flags"}.get(value.dtype.kind, "values")
     return f"the given {kind} {list(value.shape)} that begin with {value.ravel()[:3].tolist()}"
 

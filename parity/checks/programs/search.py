@@ -130,17 +130,25 @@ class ChangeSearch(ProgramTrial):
         return self._first(self._tried(places, rank) if self.limit > 0.0 else ())
 
     def _tried(self, places: Sequence[int], rank: int) -> Iterator[tuple[int, OperationChange]]:
-        """Yield changes of a rank, those of a line as a whole once; of what is done in turns those of one first."""
-        lines: set[str] = set()
-        for at in self._ordered(places):
+        """Yield changes of a rank, those of a line as a whole once; of what is done in turns those of one first.
+
+        Of the first rank a line as a whole has few, and an operation many: those of all lines come first.
+        """
+        ordered = self._ordered(places)
+        lines = list(dict.fromkeys(self.operations[at].place for at in ordered)) if self.lines else []
+        for place in lines if rank == 1 else ():
+            yield from self._of_line(place, rank)
+        for at in ordered:
             yield from ((at, change) for change in changes_of(self.operations, at) if change.rank == rank)
-            place = self.operations[at].place
-            if self.lines and place not in lines and rank in ((1,) if self.near else (1, 2)):
-                lines.add(place)
-                line = [other for other, two in enumerate(self.operations) if two.place == place]
-                for first, change in changes_of_line(self.operations, line, self.names):
-                    if change.rank == rank:
-                        yield first, change
+            if rank == 2 and not self.near and (place := self.operations[at].place) in lines:
+                lines.remove(place)
+                yield from self._of_line(place, rank)
+
+    def _of_line(self, place: str, rank: int) -> Iterator[tuple[int, OperationChange]]:
+        line = [at for at, one in enumerate(self.operations) if one.place == place]
+        for first, change in changes_of_line(self.operations, line, self.names):
+            if change.rank == rank:
+                yield first, change
 
     def _ordered(self, places: Sequence[int]) -> list[int]:
         """Return operations, of those in turns of one line the first that parts, and last the others of them."""
