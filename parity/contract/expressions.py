@@ -9,7 +9,7 @@ from types import CodeType
 
 __all__ = ["expression_at"]
 
-LONGEST = 60
+LONGEST = 90
 """Characters of an expression above which its middle is left out."""
 
 
