@@ -47,9 +47,9 @@ def test_the_load_of_a_router_shows_what_both_count() -> None:
         return _E * (share * p.mean(0)).sum()
 
     draws = [np.random.default_rng(at).standard_normal((6, _E)) for at in (1, 2, 3)]
-    here = [TorchProgram(lambda x=x: lambda: trainer(torch.from_numpy(x))) for x in draws]  # type: ignore[misc]
+    here: list[Any] = [TorchProgram(lambda x=x: lambda: trainer(torch.from_numpy(x))) for x in draws]  # type: ignore[misc]
     with jax.enable_x64(True):
-        there = [JaxProgram(lambda x: [port(x)], jnp.asarray(x)) for x in draws]
+        there: list[Any] = [JaxProgram(lambda x: [port(x)], jnp.asarray(x)) for x in draws]
     said = explain(here, there)[0].text
     assert said.startswith("computed otherwise: `mean(sum(one_hot(a, 4), 1, over axis 1 of [6, 2, 4])"), said
     assert "`reduce_sum(one_hot(a[:, :1]), over axis 0 of [6, 4]) / 6` (test_grafted_texts.py:" in said, said[200:]
@@ -64,9 +64,9 @@ def test_a_weight_of_one_class_that_both_have_is_a_factor_of_the_other() -> None
         return jnp.exp((-3.0 * (y * jax.nn.log_sigmoid(x) + (1 - y) * jax.nn.log_sigmoid(-x))).mean())
 
     draws = [np.random.default_rng(at).uniform(size=(2, 6, _E)) for at in (1, 2, 3)]
-    here = [TorchProgram(lambda x=x: lambda: trainer(*torch.from_numpy(x))) for x in draws]  # type: ignore[misc]
+    here: list[Any] = [TorchProgram(lambda x=x: lambda: trainer(*torch.from_numpy(x))) for x in draws]  # type: ignore[misc]
     with jax.enable_x64(True):
-        there = [JaxProgram(lambda x: [port(*x)], jnp.asarray(x)) for x in draws]
+        there: list[Any] = [JaxProgram(lambda x: [port(*x)], jnp.asarray(x)) for x in draws]
     said = explain(here, there)[0].text
     assert said.startswith("factor: 0.3333333333 after sub here, none there"), said
     assert ", `1 - y`)" in said

@@ -18,9 +18,9 @@ _INPUTS = [[np.random.default_rng((seed, at)).standard_normal((3, 4)) for at in 
 
 
 def _said(trainer: Callable[..., Any], port: Callable[..., Any]) -> str:
-    here = [TorchProgram(lambda x=x: lambda: trainer(*map(torch.from_numpy, x))) for x in _INPUTS]  # type: ignore[misc]
+    here: list[Any] = [TorchProgram(lambda x=x: lambda: trainer(*map(torch.from_numpy, x))) for x in _INPUTS]  # type: ignore[misc]
     with jax.enable_x64(True):
-        there = [JaxProgram(lambda *x: [port(*x)], *map(jnp.asarray, x)) for x in _INPUTS]
+        there: list[Any] = [JaxProgram(lambda *x: [port(*x)], *map(jnp.asarray, x)) for x in _INPUTS]
     return explain(here, there)[0].text
 
 

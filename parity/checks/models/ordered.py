@@ -68,12 +68,15 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
     here, there = (uses_of(model, values, inputs) for (model, inputs), values in sides)
     if here is None or there is None:
         return []
-    places: list[CallPlace] = [
-        lambda piece, used=used: (used[piece.leaf].number, piece.number) for used in (here, there)
-    ]  # type: ignore[misc]
+    places = [_used(here), _used(there)]
     ways: tuple[tuple[list[Alike], Pairer | None], ...] = (([], by_words), ([], None), (list(matched.sure), None))
     found = [_paired(matched, known, places, pairing, (here, there)) for known, pairing in ways]
     return [one for at, one in enumerate(found) if one is not None and one not in found[:at]]
+
+
+def _used(uses: Mapping[str, LeafUse]) -> CallPlace:
+    """Return what gives the place of a piece in the order of use."""
+    return lambda piece: (uses[piece.leaf].number, piece.number)
 
 
 def _values(subjects: Subjects) -> list[dict[str, NDArray[np.float64]]]:
