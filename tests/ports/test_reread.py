@@ -15,6 +15,7 @@ from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
 from parity.checks.programs.reread import reread
 from parity.checks.programs.weights import weighed
+from parity.checks.proving.stages import _is_wide
 from torch_side.probes.programs import TorchProgram
 
 Function = Callable[..., Any]
@@ -135,3 +136,17 @@ def test_gates_of_a_cell_that_the_trainer_calls_whole_are_told_in_the_port() -> 
     said = _said(trainer, port, (5, 2, 3), (2, 4))
     assert said.startswith(("values exchanged: ", "order: ", "value: ")), said
     assert "computed otherwise" not in said
+
+
+@pytest.mark.parametrize(
+    ("cause", "wide"),
+    [
+        ("angles: sines and cosines in columns 0 to 7 are of other angles (periods, place or time)", True),
+        ("activation: nothing here, ReLU there", True),
+        ("activation: ReLU here, nothing there", True),
+        ("activation: GELU (erf) here, GELU (tanh) there", False),
+        ("norm: over channels here, over places there", False),
+    ],
+)
+def test_a_cause_that_several_mistakes_share_is_looked_at_by_what_is_computed(cause: str, wide: bool) -> None:
+    assert _is_wide(cause) == wide
