@@ -142,6 +142,8 @@ def test_gates_of_a_cell_that_the_trainer_calls_whole_are_told_in_the_port() -> 
     ("cause", "wide"),
     [
         ("angles: sines and cosines in columns 0 to 7 are of other angles (periods, place or time)", True),
+        ("factor: there 0.296802516 times what is here", True),
+        ("factor: there 0.9 times what is here, 1 less the rate of a dropout", False),
         ("activation: nothing here, ReLU there", True),
         ("activation: ReLU here, nothing there", True),
         ("activation: GELU (erf) here, GELU (tanh) there", False),

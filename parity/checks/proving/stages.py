@@ -357,5 +357,7 @@ def _judged(walk: TwoWalks, name: str, said: str, cause: str) -> PortStage:
 
 
 def _is_wide(cause: str) -> bool:
-    """Return whether a cause is true of several mistakes."""
+    """Return whether a cause is true of several mistakes: of a factor it is one without a meaning or a place."""
+    if cause.startswith("factor: ") and cause.endswith(" times what is here"):
+        return True
     return cause.startswith(WIDE) or (cause.startswith("activation: ") and cause.endswith(" here, nothing there"))
