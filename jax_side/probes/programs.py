@@ -18,7 +18,7 @@ from jax_side.probes.arithmetic import by_numpy
 from jax_side.probes.equations import other_parameters
 from jax_side.probes.islands import apply_wide
 from jax_side.probes.traces import body_of, evaluate_trace, inner_traces
-from parity.contract import Island, OperationEdit, ProgramOperation
+from parity.contract import Island, OperationEdit, ProgramOperation, expression_at
 
 __all__ = ["JaxProgram"]
 
@@ -201,7 +201,7 @@ class _Evaluator:
             before = frozenset(place for scope in self.scopes for place in scope)
             self.seen.append(
                 ProgramOperation(kind, self._place(eqn), _arrays(values), _arrays(made), numbers,
-                                 other_parameters(eqn), exchanged, before)
+                                 other_parameters(eqn), exchanged, before, text=self._text(eqn))
             )  # fmt: skip
             self.scopes[-1].append(at)
         return made
@@ -212,6 +212,10 @@ class _Evaluator:
         A function of a library that is compiled by itself is traced once: its equations tell the first call.
         """
         return next((one for one in self.callers if one), "") or _short(eqn)
+
+    def _text(self, eqn: Any) -> str:
+        """Return what of that line asked for an equation; empty for those of a function that is traced once."""
+        return "" if any(self.callers) else _expression(eqn)
 
     def _compute(self, eqn: Any, values: list[Any]) -> list[Any]:
         """Return what an equation gives, by NumPy where that knows it."""
@@ -304,3 +308,14 @@ def _short(eqn: Any) -> str:
         if not _is_library(frame):
             return f"{_file(frame).rpartition('/')[2]}:{frame.line_num}"
     return "a place that the trace does not tell"
+
+
+def _expression(eqn: Any) -> str:
+    """Return what of the line of `_short` asked for an equation; empty where the trace does not tell."""
+    traceback = eqn.source_info.traceback
+    if not traceback:
+        return ""
+    for frame, code, instruction in zip(traceback.frames, *traceback.raw_frames(), strict=False):
+        if not _is_library(frame):
+            return expression_at(code, instruction)
+    return ""

@@ -5,6 +5,7 @@ Knows no framework, no directory, and nothing of what a field of the identity me
 
 from typing import TYPE_CHECKING
 
+from parity.contract.expressions import expression_at
 from parity.contract.gathered import Gather, gather_values
 from parity.contract.identity import (
     RunIdentity,
@@ -107,6 +108,7 @@ __all__ = [
     "child_environment",
     "devices_started",
     "drafts_of",
+    "expression_at",
     "first_divergence",
     "flatten_tables",
     "gather_values",

@@ -41,6 +41,9 @@ class ProgramOperation:
     turns: Sequence[OperationArrays] = ()
     """Its outputs in other turns of the loop in whose body it is; `inputs` and `outputs` are of the second turn, as
     the first may begin with zeros."""
+    text: str = ""
+    """What of that line asked for it, such as `1 + scale`; empty where that is not known. It is shown, and decides
+    nothing."""
 
 
 @dataclass(frozen=True)

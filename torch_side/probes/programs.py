@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch.overrides import TorchFunctionMode
 
-from parity.contract import OperationEdit, ProgramOperation
+from parity.contract import OperationEdit, ProgramOperation, expression_at
 from parity.errors import SpecError
 from torch_side.probes.calls import arrays_in
+from torch_side.probes.edited import array_of, called_with, edited, named_arguments, tensors_in
+from torch_side.probes.replays import CallTape, CannotReplayError
 from torch_side.probes.settings import other_settings
 
 __all__ = ["TorchProgram"]
@@ -52,6 +53,8 @@ class TorchProgram:
         watch = _Watch(self._edits, kinds, keep=True)
         made = self._called(watch)
         self.outputs = _arrays(made)
+        watch.tape.end(list(arrays_in(made)), self._edits)
+        self._tape = None if self._graded else watch.tape
         self.operations = tuple(watch.seen)
         self.complete = len(watch.seen) <= MOST
 
@@ -59,7 +62,15 @@ class TorchProgram:
         self, edits: Mapping[int, OperationEdit], at: int | None = None
     ) -> tuple[NDArray[np.float64], ...] | None:
         """Return what it gives with some operations changed; see `parity.contract.TracedProgram`."""
-        watch = _Watch({**self._edits, **edits}, self._kinds(), last=at)
+        edits = {**self._edits, **edits}
+        if self._tape is not None:
+            try:
+                return self._replayed(self._tape, edits, at)
+            except CannotReplayError:
+                pass
+            except Exception:  # as below
+                return None
+        watch = _Watch(edits, self._kinds(), last=at)
         graded = torch.is_grad_enabled()
         try:
             return _arrays(self._called(watch))
@@ -67,6 +78,19 @@ class TorchProgram:
             return None if watch.reached is None else (watch.reached,)  # which others wrap in their own
         finally:
             torch.set_grad_enabled(graded)
+
+    def _replayed(
+        self, tape: CallTape, edits: Mapping[int, OperationEdit], at: int | None
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Return what the calls that were kept give with some changed; see `CallTape.replay`."""
+        before = torch.get_default_dtype()
+        try:
+            torch.set_default_dtype(torch.float64)  # as where it was prepared
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")
+                return tape.replay(edits, at)
+        finally:
+            torch.set_default_dtype(before)
 
     def changed(self, edits: Mapping[int, OperationEdit]) -> TorchProgram | None:
         """Return the program with some operations changed; see `parity.contract.TracedProgram`."""
@@ -114,6 +138,7 @@ class _Watch(TorchFunctionMode):
         self.at = 0
         self.held: dict[int, tuple[NDArray[Any], ...]] = {}
         self.wanted = {source for one in edits.values() for source in one.sources}
+        self.tape = CallTape()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -126,131 +151,58 @@ class _Watch(TorchFunctionMode):
         # what makes no tensor has no place: switching gradients on again is never changed
         known = self.kinds is not None and self.at < len(self.kinds) and self.kinds[self.at] == kind
         edit = self.edits.get(self.at) if known else None
-        named = _named(func, args, given)
+        named = named_arguments(func, args, given)
+        before = self.tape.begin(func, args, given) if self.keep else None
         if edit is None:
             made = func(*args, **given)
         else:
-            new_args, new_given = _replaced(args, given, {**edit.numbers, **edit.settings}, named)
-            if edit.given is not None:
-                held = [self.held[source] for source in edit.sources]
-                new_args, new_given = _refilled(new_args, new_given, partial(_given, edit.given, held))
-            made = func(*new_args, **new_given)
-        if not _tensors(made):
+            made = called_with(func, args, given, edit, [self.held[source] for source in edit.sources])
+        if not tensors_in(made):
+            if self.keep:
+                self.tape.keep(before, func, args, given, made, None)
             return made
         at, self.at = self.at, self.at + 1
         if self.kinds is not None:
             if at >= len(self.kinds) or self.kinds[at] != kind:
                 raise ValueError("it goes another way")
             if edit is not None and edit.after is not None:
-                made = self._edited(made, args, given, edit)
+                made = edited(made, args, given, edit, [self.held[source] for source in edit.sources])
             if at in self.wanted:
-                self.held[at] = tuple(map(_array, (*_tensors(made), *_tensors([*args, *given.values()]))))
+                self.held[at] = tuple(map(array_of, (*tensors_in(made), *tensors_in([*args, *given.values()]))))
             if at == self.last:
-                self.reached = np.array(_array(_tensors(made)[0]), np.float64)
+                self.reached = np.array(array_of(tensors_in(made)[0]), np.float64)
                 raise ValueError("nothing after it is asked for")
+        if self.keep:
+            self.tape.keep(before, func, args, given, made, at)
         if self.keep and at <= MOST:
-            inputs = tuple(map(_array, _tensors([*args, *given.values()])))
+            inputs = tuple(map(array_of, tensors_in([*args, *given.values()])))
             numbers = {key: float(one) for key, one in named.items() if _is_number(one)}
+            frame = _frame()
             self.seen.append(
-                ProgramOperation(kind, _place(), inputs, tuple(map(_array, _tensors(made))), numbers,
+                ProgramOperation(kind, _place(frame), inputs, tuple(map(array_of, tensors_in(made))), numbers,
                                  other_settings(kind, args, named),
                                  {"1": args[1]} if kind == "__getitem__" and len(args) > 1 else {},
-                                 frozenset(range(at)))
+                                 frozenset(range(at)), text=expression_at(frame.f_code, frame.f_lasti))
             )  # fmt: skip
         return made
-
-    def _edited(self, made: Any, args: Any, given: Any, edit: OperationEdit) -> Any:
-        assert edit.after is not None
-        tensors = _tensors(made)
-        outputs, inputs = (tuple(map(_array, one)) for one in (tensors, _tensors([*args, *given.values()])))
-        new = edit.after(outputs, inputs, [self.held[source] for source in edit.sources])
-        fresh = [torch.from_numpy(np.array(one)).to(old.dtype) for one, old in zip(new, tensors, strict=True)]
-        if isinstance(made, torch.Tensor):
-            if any(made is one for one in args):  # in place
-                made.copy_(fresh[0])
-                return made
-            return fresh[0]
-        found = iter(fresh)
-        return _filled(made, found)
-
-
-def _named(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that are no tensors, by name, or by place where the function has no names."""
-    names: list[str] = []
-    if inspect.isfunction(func):
-        try:
-            names = list(inspect.signature(func).parameters)
-        except (TypeError, ValueError):
-            names = []
-    found = {names[at] if at < len(names) else str(at): one for at, one in enumerate(args)}
-    return {**found, **given}
-
-
-def _replaced(
-    args: tuple[Any, ...], given: Mapping[str, Any], settings: Mapping[str, Any], named: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments with some replaced, by the keys of `_named`."""
-    places = list(named)[: len(args)]
-    new_args, new_given = list(args), dict(given)
-    for key, value in settings.items():
-        if key in places:
-            new_args[places.index(key)] = value
-        else:
-            new_given[key] = value
-    return tuple(new_args), new_given
-
-
-def _refilled(args: tuple[Any, ...], given: dict[str, Any], change: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Return arguments with the tensors replaced by what a change makes of them."""
-    old = _tensors([*args, *given.values()])
-    new = change(tuple(map(_array, old)))
-    fresh = iter([torch.from_numpy(np.array(one)).to(was.dtype) for one, was in zip(new, old, strict=True)])
-    filled = [_filled(one, fresh) for one in args]
-    return tuple(filled), {name: _filled(one, fresh) for name, one in given.items()}
-
-
-def _given(change: Any, held: Any, old: Any) -> Any:
-    return change(old, held)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in what a call takes or makes, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [one for held in value for one in _tensors(held)]
-    return []
-
-
-def _filled(value: Any, fresh: Iterator[torch.Tensor]) -> Any:
-    """Return containers with other tensors in the same places."""
-    if isinstance(value, torch.Tensor):
-        return next(fresh)
-    if isinstance(value, list | tuple):
-        return type(value)(_filled(one, fresh) for one in value) if type(value) in (list, tuple) else tuple(
-            _filled(one, fresh) for one in value
-        )  # fmt: skip
-    return value
-
-
-def _array(one: torch.Tensor) -> NDArray[Any]:
-    one = one.detach()
-    if one.is_floating_point():
-        one = one.double()
-    return np.array(one.resolve_conj().resolve_neg().numpy())
-
-
 def _arrays(made: Any) -> tuple[NDArray[np.float64], ...]:
     return tuple(np.array(one.detach().double().numpy()) for one in arrays_in(made))
 
 
-def _place() -> str:
-    """Return file and line of the nearest frame that is of the user."""
+def _frame() -> FrameType:
+    """Return the nearest frame that is of the user."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         frame = frame.f_back
+    return frame
+
+
+def _place(frame: FrameType) -> str:
+    """Return file and line of a frame."""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

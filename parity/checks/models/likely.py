@@ -71,10 +71,10 @@ def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[F
         or grouped_cause(befores, *parted)
         or _order_cause(scene)
         or left_out_cause(scene.calls, scene.pair.paths, *parted)
-        or angle_cause(scene.pair.paths, *parted)
         or factor_cause(*parted, scene.dropouts)
         or pooling_cause(terms, *parted)
         or window_cause(terms, *parted)
+        or angle_cause(scene.pair.paths, *parted)  # of another flattening it sees columns in another order alone
         or layout_cause(terms, *parted)
         or activation_order_cause(terms, *parted)
         or term_cause(terms, *parted)

@@ -8,7 +8,7 @@ of this is sure: of several likely maps the one counts under which most calls ag
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from parity.checks.models.pieces import ExtentsKey, LeafPart
 from parity.checks.models.proposal import Matched
 from parity.checks.models.quiet import by_words, kind_of, likely_turn
 from parity.checks.models.subjects import Subjects
-from parity.checks.models.used import order_of_use
+from parity.checks.models.used import LeafUse, uses_of
 from parity.contract import ModelProbe, ModuleCall
 from parity.mapping import LeafRule
 
@@ -65,13 +65,18 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
         matched: What behaviour tells.
     """
     sides = zip(subjects.both, _values(subjects), strict=True)
-    orders = [order_of_use(model, values, inputs) for (model, inputs), values in sides]
-    if any(one is None for one in orders):
+    here, there = (uses_of(model, values, inputs) for (model, inputs), values in sides)
+    if here is None or there is None:
         return []
-    places = [lambda piece, used=used: (used[piece.leaf], piece.number) for used in orders]
+    places = [_used(here), _used(there)]
     ways: tuple[tuple[list[Alike], Pairer | None], ...] = (([], by_words), ([], None), (list(matched.sure), None))
-    found = [_paired(matched, known, places, pairing) for known, pairing in ways]
+    found = [_paired(matched, known, places, pairing, (here, there)) for known, pairing in ways]
     return [one for at, one in enumerate(found) if one is not None and one not in found[:at]]
+
+
+def _used(uses: Mapping[str, LeafUse]) -> CallPlace:
+    """Return what gives the place of a piece in the order of use."""
+    return lambda piece: (uses[piece.leaf].number, piece.number)
 
 
 def _values(subjects: Subjects) -> list[dict[str, NDArray[np.float64]]]:
@@ -100,7 +105,11 @@ def _placed(model: ModelProbe, calls: Sequence[ModuleCall]) -> CallPlace:
 
 
 def _paired(
-    matched: Matched, known: Sequence[Alike], places: Sequence[CallPlace], pairing: Pairer | None = None
+    matched: Matched,
+    known: Sequence[Alike],
+    places: Sequence[CallPlace],
+    pairing: Pairer | None = None,
+    uses: tuple[Mapping[str, LeafUse], Mapping[str, LeafUse]] = ({}, {}),
 ) -> list[Alike] | None:
     """Return pairs of all pieces of one extent, one after the other; None where one model has more of them."""
     taken = {one.first for one in known} | {one.second for one in known}
@@ -114,7 +123,7 @@ def _paired(
         pair for both in classes.values() for pair in (pairing(*both) if pairing else zip(*both, strict=True))
     ]  # fmt: skip
     likely = [*pairs, *((one.first, one.second) for one in known)]
-    return [*known, *(Alike(a, b, likely_turn(a, b, likely), 1.0, 0.0, "order") for a, b in pairs)]
+    return [*known, *(Alike(a, b, likely_turn(a, b, likely, uses), 1.0, 0.0, "order") for a, b in pairs)]
 
 
 def _rules(subjects: Subjects, matched: Matched, pairs: Sequence[Alike] | None) -> list[LeafRule] | None:

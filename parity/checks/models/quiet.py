@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from parity.checks.models.gates import by_gates
 from parity.checks.models.likeness import Alike, match_pieces
 from parity.checks.models.pieces import ExtentsKey, LeafPart, PartArrays, turns
 from parity.checks.models.subjects import Subjects, own_values, values_of
+from parity.checks.models.used import LeafUse
 
 __all__ = ["by_words", "kind_of", "likely_pairs", "likely_turn", "match_quiet"]
 
@@ -206,17 +207,22 @@ def kind_of(leaf: str) -> int:
     return int(_KINDS.get(last, last) == "bias" or last.startswith("b_"))
 
 
-def likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPart]]) -> tuple[int, ...]:
+def likely_turn(
+    a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPart]],
+    uses: tuple[Mapping[str, LeafUse], Mapping[str, LeafUse]] = ({}, {}),
+) -> tuple[int, ...]:  # fmt: skip
     """Return the order of axes in which two pieces are likely one: of a square matrix, that of others of its kind.
 
     Args:
         a: A piece of the first model.
         b: One of the second, of the same key.
         pairs: All likely pairs.
+        uses: How both models take their leaves, where that is known.
 
     Where a port parts nothing tells which way a square matrix lies, and `.weight` to `.kernel` is one way in a port:
     as it is first would transpose queries beside projections whose shapes say that they are turned. Where those of
-    its kind leave a choice, as leaves of a port of functions have no kind, it is that of most matrices.
+    its kind leave a choice, as leaves of a port of functions have no kind, it is that of most matrices which both
+    models take as they do these two: a table that is indexed lies in one way, and tells nothing of a product.
     """
     orders = turns(a.index.shape, b.index.shape)
     kind = (a.leaf.rpartition(".")[2], b.leaf.rpartition(".")[2])
@@ -226,12 +232,20 @@ def likely_turn(a: LeafPart, b: LeafPart, pairs: Sequence[tuple[LeafPart, LeafPa
         if (one.leaf.rpartition(".")[2], other.leaf.rpartition(".")[2]) == kind and one.index.ndim == a.index.ndim
     ]
     fitting = [order for order in orders if all(order in allowed for allowed in others)] or list(orders[:1])
-    clear = Counter(
-        allowed[0]
-        for one, other in (pairs if len(fitting) > 1 else ())
-        if one.index.ndim == a.index.ndim and len(allowed := turns(one.index.shape, other.index.shape)) == 1
-    )
-    return max(fitting, key=lambda order: clear[order])
+    clear, alike = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+    taken = _kinds_of_use(a, b, uses)
+    for one, other in pairs if len(fitting) > 1 else ():
+        if one.index.ndim == a.index.ndim and len(allowed := turns(one.index.shape, other.index.shape)) == 1:
+            clear[allowed[0]] += 1
+            alike[allowed[0]] += taken != ("", "") and _kinds_of_use(one, other, uses) == taken
+    return max(fitting, key=lambda order: (alike[order], clear[order]))
+
+
+def _kinds_of_use(
+    a: LeafPart, b: LeafPart, uses: tuple[Mapping[str, LeafUse], Mapping[str, LeafUse]]
+) -> tuple[str, ...]:
+    """Return what takes two pieces; empty words where that is not known."""
+    return tuple(used[one.leaf].kind if one.leaf in used else "" for one, used in zip((a, b), uses, strict=True))
 
 
 def _left_over(rest: Rest, silent: set[LeafPart], told: Sequence[Alike]

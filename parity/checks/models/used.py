@@ -7,6 +7,7 @@ takes them in the order of the original, but for what no later value depends on.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,23 @@ from numpy.typing import NDArray
 from parity.contract import Inputs, ModelProbe
 from parity.errors import SpecError
 
-__all__ = ["order_of_use"]
+__all__ = ["LeafUse", "uses_of"]
 
 
-def order_of_use(
+@dataclass(frozen=True)
+class LeafUse:
+    """How a model takes a leaf."""
+
+    number: int
+    """In the order of first use; those that are not seen come last."""
+    kind: str = ""
+    """Operation that takes it first, such as `linear`; empty where none is seen."""
+
+
+def uses_of(
     model: ModelProbe, values: Mapping[str, NDArray[np.float64]], inputs: Inputs
-) -> dict[str, int] | None:
-    """Return each leaf's number in the order of first use; None where that is not seen of all that are used.
+) -> dict[str, LeafUse] | None:
+    """Return how each leaf is used first; None where that is seen of none.
 
     Args:
         model: The model.
@@ -35,14 +46,14 @@ def order_of_use(
     if program is None:
         return None
     known = {_key(np.asarray(value, np.float64)): leaf for leaf, value in values.items()}
-    found: dict[str, int] = {}
+    found: dict[str, LeafUse] = {}
     for operation in program.operations:
         for x in operation.inputs:
             if x.dtype.kind == "f" and (leaf := known.get(_key(x))) is not None:
-                found.setdefault(leaf, len(found))
+                found.setdefault(leaf, LeafUse(len(found), operation.kind))
     if not found:
         return None
-    return {leaf: found.get(leaf, len(found) + at) for at, leaf in enumerate(values)}
+    return {leaf: found.get(leaf, LeafUse(len(found) + at)) for at, leaf in enumerate(values)}
 
 
 def _key(value: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:

@@ -29,6 +29,8 @@ from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
 from parity.checks.programs.operands import operands_of
 from parity.checks.programs.reductions import reductions_of
+from parity.checks.programs.reread import reread
+from parity.checks.programs.weights import weighed
 from parity.contract import OperationEdit, ProgramOperation
 
 __all__ = ["changes_of", "changes_of_line"]
@@ -85,6 +87,8 @@ def changes_of_line(
     turns = turns_of(operations, line)
     yield from exchanges_of(operations, line, turns)
     yield from moved_scales(operations, turns)
+    yield from reread(operations, line)
+    yield from weighed(operations, line)
     yield from operands_of(operations, line, turns, names)
 
 
@@ -101,6 +105,7 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
                 if name not in (own, "nothing") and np.unique(computed(function, x)).size >= FEWEST_NUMBERS:
                     edit = OperationEdit(after=lambda o, i, s, f=function, p=place: (computed(f, i[p]),))  # type: ignore[misc]
                     yield OperationChange("activation", own, name, 0, edit)
+            yield from _before(operations, at, place, own)
             return
     for source in nearest(operations, at, y.shape):
         if own := _function(operations[source].outputs[0], y):
@@ -109,6 +114,27 @@ def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
                     edit = OperationEdit(after=lambda o, i, s, f=function: (computed(f, s[0][0]),), sources=(source,))  # type: ignore[misc]
                     yield OperationChange("activation", own, name, 0, edit)
             return
+
+
+def _before(
+    operations: Sequence[ProgramOperation], at: int, place: int, own: str
+) -> Iterator[OperationChange]:  # fmt: skip
+    """Yield a function that is applied before the operation that makes what it is given, such as a norm."""
+    x = operations[at].inputs[place]
+    source = next((n for n in sorted(operations[at].before, reverse=True) if any(
+        y.shape == x.shape and np.array_equal(y, x) for y in operations[n].outputs)), None)  # fmt: skip
+    if source is None or own == "nothing":
+        return
+    maker = operations[source]
+    main = next((n for n, a in enumerate(maker.inputs) if a.size == x.size and a.dtype.kind == "f"), None)
+    if main is None or len(maker.outputs) != 1 or np.unique(maker.inputs[main]).size < FEWEST_NUMBERS:
+        return
+    function = ACTIVATIONS[own]
+    given = OperationEdit(
+        given=lambda inputs, held: tuple(computed(function, a) if n == main else a for n, a in enumerate(inputs))
+    )
+    edit = OperationEdit(after=lambda o, i, s: (i[place],))
+    yield OperationChange("order", f"{maker.kind} before {own}", f"after {own}", 1, edit, {source: given})
 
 
 def _function(x: FloatNumbers, y: FloatNumbers) -> str:
@@ -142,8 +168,11 @@ def _arithmetic(one: ProgramOperation) -> Iterator[OperationChange]:
         except ValueError:
             made = {}
         own = next((word for word, value in made.items() if equal(value, y)), "")
+    given = [x for x in (one.inputs[i], one.inputs[j]) if _spreads(x, y)]
     for word, function in _BINARY.items() if own else ():
         if word != own and not equal(made[word], y):
+            if any(equal(np.broadcast_to(x, y.shape), np.broadcast_to(made[word], y.shape)) for x in given):
+                continue  # one of the two is the larger everywhere: that the other is left out says what is seen
             edit = OperationEdit(after=lambda o, a, s, f=function: (computed(f, a[i], a[j]),))  # type: ignore[misc]
             yield OperationChange("arithmetic", own, word, 1, edit)
     if one.kind in ("dot_general", "matmul", "linear", "mm", "bmm", "__matmul__"):
@@ -153,6 +182,13 @@ def _arithmetic(one: ProgramOperation) -> Iterator[OperationChange]:
             if equal(a @ own_b, y):
                 edit = OperationEdit(after=lambda o, v, s, turn=own_b is b: (v[i] @ (v[j].T if turn else v[j]),))  # type: ignore[misc]
                 yield OperationChange("weight", "as it is", "transposed", 0, edit)
+
+
+def _spreads(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    try:
+        return np.broadcast_shapes(x.shape, y.shape) == y.shape
+    except ValueError:
+        return False
 
 
 def _joined(one: ProgramOperation) -> Iterator[OperationChange]:

@@ -21,7 +21,9 @@ __all__ = [
     "computed",
     "edit_of",
     "equal",
+    "made_by",
     "nearest",
+    "part_of_line",
     "shows",
     "told_apart",
     "turns_of",
@@ -76,11 +78,14 @@ class Explanation:
     rank: int
     edits: Mapping[int, OperationEdit] = field(default_factory=dict, compare=False, repr=False)
     """Place of an operation to what was done there."""
+    part: str = ""
+    """What of the line it is, where the line has several of its kind."""
 
     @property
     def phrase(self) -> str:
         """Return what differs, and in which line."""
-        places = [f" ({self.place})" if at == self.side else "" for at in (0, 1)]
+        place = f"{self.place}, {self.part}" if self.part else self.place
+        places = [f" ({place})" if at == self.side else "" for at in (0, 1)]
         return f"{self.topic}: {self.first} here{places[0]}, {self.second} there{places[1]}"
 
 
@@ -136,6 +141,30 @@ def told_apart(
         count = sum(two.kind == one.kind and two.place == one.place for two in operations[: at + 1])
         told.append(f"{name} (number {count} of that line)")
     return told[0], told[1]
+
+
+def made_by(operations: Sequence[ProgramOperation], at: int) -> str:
+    """Return what an operation makes, in words; with what of its line it is where the line has others of its kind.
+
+    Args:
+        operations: Of a program.
+        at: Place of the operation.
+    """
+    one, part = operations[at], part_of_line(operations, [at])
+    return f"what {one.kind} makes at {one.place}" + (f", {part}" if part else "")
+
+
+def part_of_line(operations: Sequence[ProgramOperation], places: Sequence[int]) -> str:
+    """Return what of its line the first of some operations is, where the line has others of its kind; else nothing.
+
+    Args:
+        operations: Of a program.
+        places: Of those that are meant.
+    """
+    one = operations[places[0]]
+    meant = {operations[place].text for place in places}
+    others = [two.text for two in operations if two.kind == one.kind and two.place == one.place]
+    return f"`{one.text}`" if one.text and any(text not in meant for text in others) else ""
 
 
 def edit_of(make: Any) -> OperationEdit:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parity.checks.programs.edits import Explanation, NamedValues
 from parity.checks.programs.grafts import ValueGraft, grafted
 from parity.checks.programs.matching import Candidates, KnownValues, candidates_of
-from parity.checks.programs.search import NARROW, STAGES, WIDE, ChangeSearch, searched
+from parity.checks.programs.search import NARROW, PLAIN, STAGES, WIDE, ChangeSearch, searched
 from parity.checks.programs.trials import flat_of
 from parity.contract import TracedProgram
 
@@ -28,19 +28,19 @@ __all__ = ["ProgramDifference", "explain"]
 SECONDS = 4.0
 """Of the processor, for each of the two programs and each kind of change."""
 
-MOST_SECONDS = 20.0
+MOST_SECONDS = 18.0
 """Of the processor, for all changes of one operation."""
 
-NEAR_SECONDS = 10.0
+NEAR_SECONDS = 9.0
 """Of these, for what stands where the two part first."""
 
 INSIDE_SECONDS = 1.0
 """Of the processor, for each kind of change that makes a value inside a program."""
 
-PAIR_SECONDS = 16.0
+PAIR_SECONDS = 10.0
 """Of the processor, for all that looks for several changes."""
 
-GRAFT_SECONDS = 6.0
+GRAFT_SECONDS = 5.0
 """Of the processor, for the place at which both compute otherwise."""
 
 COMPACT = 16
@@ -98,13 +98,13 @@ def explain(
     most = FOCUS_SECONDS if compact else MOST_SECONDS
     began = time.process_time()
     # a change stands where they part first, or just before that: what lies behind takes as long to be tried
-    near = _of_one(first, second, orders, names, NEAR_SECONDS, SECONDS, NARROW, focus, near=True)
+    near = _of_one(first, second, orders, names, NEAR_SECONDS, SECONDS, PLAIN, focus, near=True)
     left = max(most - (time.process_time() - began), SECONDS)
     if one := near or _of_one(first, second, orders, names, left, SECONDS, NARROW, focus):
         return [ProgramDifference((each,)) for each in one]
     if graft is not None and compact:
         # a long line may have taken all the time for what it is given
-        alone = _of_one(first, second, orders, names, SECONDS, SECONDS, NARROW[-1:], focus, lines=False)
+        alone = _of_one(first, second, orders, names, SECONDS, SECONDS, PLAIN[-1:], focus, lines=False)
         return [ProgramDifference((each,)) for each in alone] or [graft]
     if one := _of_one(first, second, orders, names, SECONDS, SECONDS, WIDE):
         return [ProgramDifference((each,)) for each in one]

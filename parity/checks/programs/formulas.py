@@ -200,7 +200,7 @@ class _FormulaWriter:
             return f"({text})" if binds > _BINDS[word] else text
         if power := self._power(one):
             return f"{self._taken(at, 0, 4)}^{power}"
-        floats = [place for place, x in enumerate(one.inputs) if x.dtype.kind == "f"]
+        floats = [place for place, x in enumerate(one.inputs) if x.dtype.kind in "fi"]
         if len(floats) == 1 and (block := block_taken(one.inputs[floats[0]], one.outputs[0])):
             return f"{self._taken(at, floats[0], 4)}[{block}]"
         given = [self._taken(at, place, 0) for place in range(len(one.inputs))]

@@ -44,6 +44,8 @@ class ValueGraft:
     """What both compute there; empty where that is too long."""
     letters: Mapping[str, str] = field(default_factory=dict)
     """What the letters of the formulas are."""
+    texts: tuple[str, str] = ("", "")
+    """What of the lines asks for both values, as it stands there; told where there are no formulas."""
 
     @property
     def size(self) -> int:
@@ -63,6 +65,9 @@ class ValueGraft:
             here, there = (f"`{made}` ({place})" for made, place in zip(self.formulas, places, strict=True))
             words = ", ".join(f"{letter} is {one}" for letter, one in self.letters.items())
             equal = f"{words}; {equal}" if words else equal
+        elif all(self.texts) and self.texts[0] != self.texts[1] and max(self.lines) <= 1:
+            places = [side.rpartition(" (")[2].rstrip(")") for side in self.sides]
+            here, there = (f"`{text}` ({place})" for text, place in zip(self.texts, places, strict=True))
         return f"computed otherwise: {here} here, {there} there ({equal})"
 
 
@@ -133,7 +138,7 @@ def _written(
         for flow, part, own, other in zip(flows, graft.parts, ends, ends[::-1], strict=True)
     ]
     here, there, letters = formulas_of(flows, both, parts, names)
-    return replace(graft, formulas=(here, there), letters=letters)
+    return replace(graft, formulas=(here, there), letters=letters, texts=(ends[0].text, ends[1].text))
 
 
 def _second_turn(flow: DataFlow, part: Sequence[int]) -> Sequence[int]:

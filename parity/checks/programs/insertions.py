@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, nearest, shows
+from parity.checks.programs.edits import FloatNumbers, OperationChange, computed, edit_of, made_by, nearest, shows
 from parity.checks.programs.functions import ACTIVATIONS, TAKEN
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
@@ -102,7 +102,7 @@ def _terms(operations: Sequence[ProgramOperation], at: int) -> Iterator[Operatio
         return
     for source in nearest(operations, at, y.shape):
         x = operations[source].outputs[0]
-        name = f"what {operations[source].kind} makes at {operations[source].place}"
+        name = made_by(operations, source)
         for word, function in (("plus", np.add), ("less", np.subtract), ("times", np.multiply)):
             edit = OperationEdit(after=lambda o, i, s, f=function: (f(o[0], s[0][0]),), sources=(source,))  # type: ignore[misc]
             yield OperationChange(
@@ -125,7 +125,7 @@ def _gated(operations: Sequence[ProgramOperation], at: int) -> Iterator[Operatio
     places = [place for place, x in enumerate(one.inputs) if x.size > 1 and _spread(x, y)]
     for source in nearest(operations, at, y.shape) if len(places) == 2 else ():
         x = operations[source].outputs[0]
-        name = f"what {operations[source].kind} makes at {operations[source].place}"
+        name = made_by(operations, source)
         for place in places:
             if not np.array_equal(x, one.inputs[place]):
                 edit = OperationEdit(given=_times(place), sources=(source,))

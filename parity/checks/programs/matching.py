@@ -71,7 +71,7 @@ def _print(value: NDArray[np.float64]) -> NDArray[np.float64]:
     size = np.abs(flat)
     largest = float(size.max())
     rest = size[size < largest]
-    if rest.size and largest > _FILLED * float(rest.max()):
+    if rest.size and 0.0 < _FILLED * float(rest.max()) < largest:  # of zeros and ones neither is filled in
         # beside what a mask is filled with all other numbers would be rounding
         flat = np.where(size < largest, flat, 2.0 * np.sign(flat) * rest.max())
         size = np.abs(flat)

@@ -13,7 +13,7 @@ from parity.checks.programs.solving import solve_number
 from parity.checks.programs.trials import ProgramTrial
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
-__all__ = ["numbers_of"]
+__all__ = ["numbers_besides", "numbers_of"]
 
 _COUNTS = frozenset(("zeros", "ones", "view", "reshape", "permute", "transpose", "chunk", "split", "embedding"))
 _COUNTS |= {"expand", "arange", "unsqueeze", "squeeze", "flatten", "tril", "triu", "one_hot", "size", "repeat"}
@@ -34,7 +34,7 @@ can be the other one, and the number that the other program has is the one that 
 
 
 def numbers_of(search: ProgramTrial) -> list[Explanation]:
-    """Return numbers that make a program equal: those of the program, then a factor or a summand after an operation.
+    """Return numbers that make a program equal: those of the program, or what it fills in.
 
     Args:
         search: Of the program.
@@ -46,7 +46,7 @@ def numbers_of(search: ProgramTrial) -> list[Explanation]:
     for at in search.parted:
         if filled := _filled(search, at):
             return [filled]
-    return _besides(search)
+    return []
 
 
 def _own(search: ProgramTrial) -> list[Explanation]:
@@ -94,9 +94,13 @@ def _held(search: ProgramTrial, value: float) -> bool:
     )
 
 
-def _besides(search: ProgramTrial) -> list[Explanation]:
-    """Return a factor, a summand or a power after an operation."""
-    for at in search.parted:
+def numbers_besides(search: ProgramTrial) -> list[Explanation]:
+    """Return a factor, a summand or a power after an operation, none of which the program has.
+
+    Args:
+        search: Of the program.
+    """
+    for at in search.parted if search.limit > 0.0 else ():
         if search.operations[at].outputs[0].dtype.kind != "f" or len(search.operations[at].outputs) != 1:
             continue
         for topic, start, make in _WHOLE:

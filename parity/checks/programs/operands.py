@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import NEAREST, NamedValues, OperationChange, nearest, told_apart
+from parity.checks.programs.edits import NEAREST, NamedValues, OperationChange, made_by, nearest, told_apart
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
 __all__ = ["operands_of"]
@@ -93,11 +93,13 @@ def _name(operations: Sequence[ProgramOperation], at: int, value: NDArray[Any], 
     """Return what a value is: what made it, its name where it is given, or how it looks where it has none."""
     for source in sorted(operations[at].before, reverse=True):
         if any(_same(value, one) for one in operations[source].outputs):
-            return f"what {operations[source].kind} makes at {operations[source].place}"
+            return made_by(operations, source)
     if known := [name for name, one in names.items() if one.shape == value.shape and np.array_equal(one, value)]:
         return known[0]
     if value.size == 1:
         return f"{value.item():.6g}"
+    if operations[at].turns:
+        return f"a value {list(value.shape)} that its loop is given"
     kind = {"f": "numbers", "i": "whole numbers", "u": "whole numbers", "b": "flags"}.get(value.dtype.kind, "values")
     return f"the given {kind} {list(value.shape)} that begin with {value.ravel()[:3].tolist()}"
 
@@ -131,7 +133,7 @@ def _nearest(
         ):
             continue
         values = tuple(operations[each[number]].outputs[0] for each in sources)
-        yield _LineValue(values, f"what {operations[source].kind} makes at {operations[source].place}")
+        yield _LineValue(values, made_by(operations, source))
 
 
 def _alike(one: _LineValue, two: _LineValue) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import OperationChange
+from parity.checks.programs.edits import OperationChange, made_by
 from parity.checks.programs.matching import Candidates
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
@@ -46,7 +46,7 @@ def retaken(operations: Sequence[ProgramOperation], candidates: Candidates) -> I
                 if known or not candidates.given.has(value):
                     continue
                 tried.append(source)
-                words = [f"what {operations[n].kind} makes at {operations[n].place}" for n in (own, source)]
+                words = [made_by(operations, n) for n in (own, source)]
                 edit = OperationEdit(given=_in_place(place), sources=(source,))
                 yield at, OperationChange("value taken", words[0], words[1], 1, edit, whole=True)
                 if len(tried) == MOST:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from parity.checks.programs.changes import changes_of, changes_of_line
-from parity.checks.programs.edits import Explanation, OperationChange
-from parity.checks.programs.numbers import numbers_of
+from parity.checks.programs.edits import Explanation, OperationChange, edit_of
+from parity.checks.programs.numbers import numbers_besides, numbers_of
 from parity.checks.programs.retaken import retaken
 from parity.checks.programs.trials import ProgramTrial
 from parity.checks.programs.turned import left_turns, passed_on
 from parity.contract import OperationEdit
 
-__all__ = ["NARROW", "STAGES", "WIDE", "ChangeSearch", "searched"]
+__all__ = ["NARROW", "PLAIN", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-NARROW: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2)
+PLAIN: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2)
 """What is tried first, in this order: loops of fewer turns, of which the last could be called left out as well, then
 changes whose value is seen in the other program, then all by their rank."""
+
+NARROW: tuple[str | int, ...] = (*PLAIN, "besides")
+"""What is tried next, at all operations: the same, and a number that the program has not. What is divided after a
+product is rather left out than multiplied after it, and each of these numbers must be solved for."""
 
 WIDE: tuple[str | int, ...] = (3,)
 """What is tried last: it says least."""
@@ -64,6 +68,8 @@ def searched(
                 found += search.taken()
             elif stage == "numbers":
                 found += numbers_of(search)
+            elif stage == "besides":
+                found += numbers_besides(search)
             else:
                 found += search.at_rank(stage)  # type: ignore[arg-type]
         if found:  # a wider change that does as well says less
@@ -124,17 +130,25 @@ class ChangeSearch(ProgramTrial):
         return self._first(self._tried(places, rank) if self.limit > 0.0 else ())
 
     def _tried(self, places: Sequence[int], rank: int) -> Iterator[tuple[int, OperationChange]]:
-        """Yield changes of a rank, those of a line as a whole once; of what is done in turns those of one first."""
-        lines: set[str] = set()
-        for at in self._ordered(places):
+        """Yield changes of a rank, those of a line as a whole once; of what is done in turns those of one first.
+
+        Of the first rank a line as a whole has few, and an operation many: those of all lines come first.
+        """
+        ordered = self._ordered(places)
+        lines = list(dict.fromkeys(self.operations[at].place for at in ordered)) if self.lines else []
+        for place in lines if rank == 1 else ():
+            yield from self._of_line(place, rank)
+        for at in ordered:
             yield from ((at, change) for change in changes_of(self.operations, at) if change.rank == rank)
-            place = self.operations[at].place
-            if self.lines and place not in lines and rank in ((1,) if self.near else (1, 2)):
-                lines.add(place)
-                line = [other for other, two in enumerate(self.operations) if two.place == place]
-                for first, change in changes_of_line(self.operations, line, self.names):
-                    if change.rank == rank:
-                        yield first, change
+            if rank == 2 and not self.near and (place := self.operations[at].place) in lines:
+                lines.remove(place)
+                yield from self._of_line(place, rank)
+
+    def _of_line(self, place: str, rank: int) -> Iterator[tuple[int, OperationChange]]:
+        line = [at for at, one in enumerate(self.operations) if one.place == place]
+        for first, change in changes_of_line(self.operations, line, self.names):
+            if change.rank == rank:
+                yield first, change
 
     def _ordered(self, places: Sequence[int]) -> list[int]:
         """Return operations, of those in turns of one line the first that parts, and last the others of them."""
@@ -157,10 +171,19 @@ class ChangeSearch(ProgramTrial):
                 continue
             for group in [[at]] if change.rest or change.whole else self._groups(at, change):
                 edits = {**{place: self._edit(change, place, at) for place in group}, **change.rest}
-                if self.fits(edits):
+                if self.fits(edits) and not self._vanishes(change, edits):
                     found[change.topic] = self.explanation(change, at, edits)
                     break
         return list(found.values())
+
+    def _vanishes(self, change: OperationChange, edits: Mapping[int, OperationEdit]) -> bool:
+        """Return whether a change does no more than zeros would: the sum of what is taken less its mean is none.
+
+        What makes a value vanish by its form tells of the form; that the value is left out is told otherwise.
+        """
+        if change.topic not in ("norm", "value", "activation", "arithmetic"):
+            return False
+        return self.fits({at: edit_of(np.zeros_like) for at in edits})
 
     def _groups(self, at: int, change: OperationChange) -> list[list[int]]:
         """Return the operations that are changed together; with those that have its words too."""

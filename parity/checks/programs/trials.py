@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import Explanation, NamedValues, OperationChange, turns_of
+from parity.checks.programs.edits import Explanation, NamedValues, OperationChange, part_of_line, turns_of
 from parity.checks.programs.matching import Candidates
 from parity.contract import OperationEdit, TracedProgram
 
@@ -158,7 +158,10 @@ class ProgramTrial:
 
     def explanation(self, change: OperationChange, at: int, edits: Mapping[int, OperationEdit]) -> Explanation:
         sides = (change.own, change.other) if self.side == 0 else (change.other, change.own)
-        return Explanation(change.topic, *sides, self.operations[at].place, self.side, change.rank, edits)
+        # what a line as a whole does otherwise is told by the values that it takes
+        part = "" if change.whole else part_of_line(self.operations, [at, *edits])
+        place = self.operations[at].place
+        return Explanation(change.topic, *sides, place, self.side, change.rank, edits, part)
 
 
 def _share(first: Sequence[NDArray[Any]], second: Sequence[NDArray[Any]]) -> bool:

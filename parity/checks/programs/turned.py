@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs.edits import OperationChange, told_apart, turns_of
+from parity.checks.programs.edits import OperationChange, made_by, told_apart, turns_of
 from parity.contract import OperationEdit, ProgramOperation
 
 __all__ = ["left_turns", "passed_on"]
@@ -92,7 +92,7 @@ def _otherwise(
 ) -> Iterator[tuple[int, OperationChange]]:  # fmt: skip
     """Yield other values in place of one that a line takes, in it alone, and in all that takes the same."""
     values = [operations[turn[number]].inputs[place] for turn in turns]
-    name = f"what {operations[own[0]].kind} makes at {operations[own[0]].place}"
+    name = made_by(operations, own[0])
     for words, sources in _sources(operations, turns, number, own, parted, values[0]):
         for wide in (False, True):
             edits: dict[int, OperationEdit] = {}
@@ -128,12 +128,12 @@ def _sources(
         # what the other has, for what it has not
         has = any(a in parted and b not in parted for a, b in zip(own, moved, strict=True))
         if alike and has and not _same(one.outputs[0], value):
-            yield f"what {one.kind} makes at {one.place}", [(at, 0) for at in moved]
+            yield made_by(operations, source), [(at, 0) for at in moved]
             found += 1
         if found == MOST_SOURCES:
             break
     if (before := _before_update(operations, own)) is not None:
-        words = f"what {operations[own[0]].kind} makes at {operations[own[0]].place} in the turn before"
+        words = f"{made_by(operations, own[0])} in the turn before"
         yield words, before
 
 

@@ -45,6 +45,9 @@ NEEDS = {
 }
 """Stage to what both modules must expose for it."""
 
+WIDE = ("angles: ", "activation: nothing here, ")
+"""Beginnings of causes that are true of several mistakes, which what the programs compute may tell apart."""
+
 UNMAPPED = "the models have no proven map"
 
 
@@ -168,8 +171,10 @@ class Proving:
         # of models of one size a leaf is left over by the way in which they were cut: that is no cause
         alone = mapped.found.alone if mapped.found is not None and sizes[0] != sizes[1] else ()
         cause = parting.cause or ("; ".join(f"a leaf of {what}: {why}" for what, why in alone[:2]))
-        if not cause and self.unproven is not None:
-            cause = model_program_cause(self.unproven)
+        if self.unproven is not None and (not cause or _is_wide(cause)):
+            told = model_program_cause(self.unproven)
+            # an activation that one alone has there may stand elsewhere in the other, and be no other one
+            cause = told if told and (not cause.startswith("activation: ") or told.startswith("order: ")) else cause
         return PortStage("forward", "broken", said, cause, tuple(more))
 
     def _loss(self) -> PortStage:
@@ -349,3 +354,10 @@ def _judged(walk: TwoWalks, name: str, said: str, cause: str) -> PortStage:
     if walk.clouded:
         return PortStage(name, "inconclusive", f"{said}: {walk.clouded}")
     return PortStage(name, "broken", said, cause)
+
+
+def _is_wide(cause: str) -> bool:
+    """Return whether a cause is true of several mistakes: of a factor it is one without a meaning or a place."""
+    if cause.startswith("factor: ") and cause.endswith(" times what is here"):
+        return True
+    return cause.startswith(WIDE) or (cause.startswith("activation: ") and cause.endswith(" here, nothing there"))
