@@ -85,6 +85,10 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     lasting: frozenset[str] = frozenset()
     """Paths that differ at the end."""
+    no_loss_alone: frozenset[str] = frozenset()
+    """Paths of generators, modes and gradients that differ at the resume."""
+    where_it_ends: Mapping[tuple[str, str], list[Evidence]] = field(default_factory=dict)
+    """What differs at the resume, by what is expected of it at the end and what there is."""
     compared: int = 0
     """Marks that were compared."""
     first: tuple[int, int] | None = None

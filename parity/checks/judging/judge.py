@@ -47,6 +47,7 @@ from parity.checks.judging.ordering import (
 )
 from parity.checks.judging.otherwise import differs_otherwise, parted_ties
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
+from parity.checks.judging.shown import no_loss_alone, where_it_ends
 from parity.checks.judging.suspicion import (
     is_another_type,
     number_of,
@@ -220,6 +221,9 @@ def _judge_states(
         # So does a generator that each step seeds before it draws.
         modes = [e for e in lost if _is_set_by_steps(e, states[0]) and seen.is_fleeting(e.path)]
         lost = [e for e in lost if e not in modes]
+        if any(e.component != "model.mode" and states[0].leaf(e.path).role == "state" for e in lost):
+            # a mode alone is no loss, as of a model that nothing but a save evaluates
+            lost.sort(key=lambda e: e.component == "model.mode")
         # gradients that are not there may be those that the next step clears before it makes its own
         if not lost and not any(_tells(e, seen) for e in causes):
             causes = [*seen.histories(), *causes]
@@ -252,6 +256,7 @@ def _judge_states(
         causes = seen.causes()
         taken = [e for e in causes if is_taken(e, uninterrupted)]
         out.differs, out.lasting = seen.lost() + taken, seen.lasting()
+        out.no_loss_alone, out.where_it_ends = no_loss_alone(seen), where_it_ends(seen)
         ends = at + len(states)
         for item in [*seen.at_the_end(), *seen.while_read()]:
             if item.path in {e.path for e in resting}:
