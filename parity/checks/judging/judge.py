@@ -339,9 +339,10 @@ def _decides(item: Evidence, seen: Differences, *, there: bool) -> bool:
         return True
     bounds = use.error_bounds(name)
     raised = [one for one in bounds if not one.asserted]
-    sides = zip(
-        *((one.left.leaves.get(item.path), one.right.leaves.get(item.path)) for one in seen.states), strict=True
-    )
+    pairs = [(one.left.leaves.get(item.path), one.right.leaves.get(item.path)) for one in seen.states]
+    # from where both are alike for good, as from a reset on that each epoch begins with, nothing of it is left
+    apart = max((at for at, (one, other) in enumerate(pairs, 1) if one != other), default=len(pairs))
+    sides = zip(*pairs[:apart], strict=True)
     courses = [[number for leaf in side if leaf and (number := number_of(leaf)) is not None] for side in sides]
     if not all(courses) or (raised and not all(keeps_away(one, raised) for one in courses)):
         return bool(raised)
