@@ -46,6 +46,7 @@ from parity.checks.judging.ordering import (
     with_data,
 )
 from parity.checks.judging.otherwise import differs_otherwise, parted_ties
+from parity.checks.judging.renewed import is_renewed_after_saves
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.shown import no_loss_alone, where_it_ends
 from parity.checks.judging.suspicion import (
@@ -275,12 +276,15 @@ def _judge_states(
                 out.asked.append(Asked(item, at + 1, ends, written=sets))
             else:
                 (out.deciding if decided else out.bookkeeping).append(item)
+        saves = reference.saves(resumed.restored or resumed.reads)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.replaced_later(derived)
         for item, replaced_at in replaced:
             whole = seen.held_by(item)
             open_to = not seen.is_a_length(item.path) and not is_another_type(item.path, states)
             decided = open_to and _decides(whole, seen, there=whole != item)
+            if decided and {"None", "absent"} & {whole.expected, whole.got}:
+                decided = not is_renewed_after_saves(item.path, reference.marks, saves)
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(whole)
                 decided = True
