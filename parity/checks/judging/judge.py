@@ -213,7 +213,7 @@ def _judge_states(
         states.append(_at_the_end(reference, resumed))
     if not states:
         return
-    seen = Differences(states, uninterrupted)
+    seen, failed = Differences(states, uninterrupted), resumed.end in ("failed", "lost")
     resting = seen.lost() if seen.broken and seen.rests_alone() else []
     if seen.broken and not resting:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
@@ -245,7 +245,7 @@ def _judge_states(
         if modes:
             shown = [e for e in found if e not in lost and e.component not in DATA and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
-        found = with_sources(without_effect_last(found, seen), seen)
+        found = with_sources(without_effect_last(found, seen, failed=failed), seen)
         if at > 0 and resumed.entry is not None:
             before = reference.marks[at - 1].snapshot
             out.broken += restored_last(found, later, before, resumed.entry, uninterrupted) + seeds
@@ -301,10 +301,10 @@ def _judge_states(
         if all(e.when != after_resume(0) for e in out.earliest):
             out.earliest = differs_otherwise(states, seen.found, uninterrupted) + out.earliest
         for some in (out.differs, out.earliest):
-            some.sort(key=lambda e: of_a_beginning(e, seen))
-        out.beginnings = frozenset(e.path for e in out.earliest if of_a_beginning(e, seen))
+            some.sort(key=lambda e: of_a_beginning(e, seen, failed=failed))
+        out.beginnings = frozenset(e.path for e in out.earliest if of_a_beginning(e, seen, failed=failed))
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
-        if out.broken or out.deciding or out.asked or resumed.end in ("failed", "lost"):
+        if out.broken or out.deciding or out.asked or failed:
             out.first = (at, 0)
 
 
