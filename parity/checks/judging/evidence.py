@@ -59,6 +59,8 @@ class Asked(NamedTuple):
     """Whether the last one makes it equal again."""
     holders: tuple[str, ...] = ()
     """Paths of the object that the value is inside of, if its own name is not what the trainer takes it by."""
+    made: bool = False
+    """Whether it was not there, and the first step made it: no loss where that step takes it for what it does."""
 
 
 @dataclass(kw_only=True)

@@ -46,6 +46,7 @@ from parity.checks.judging.ordering import (
     with_data,
 )
 from parity.checks.judging.otherwise import differs_otherwise, parted_ties
+from parity.checks.judging.presence import is_compared
 from parity.checks.judging.renewed import is_renewed_after_saves
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.shown import no_loss_alone, where_it_ends
@@ -283,13 +284,18 @@ def _judge_states(
             whole = seen.held_by(item)
             open_to = not seen.is_a_length(item.path) and not is_another_type(item.path, states)
             decided = open_to and _decides(whole, seen, there=whole != item)
+            made = (
+                replaced_at == 1
+                and whole.got == "None"
+                and not is_compared(_last_word(whole), uninterrupted.use.files)
+            )
             if decided and {"None", "absent"} & {whole.expected, whole.got}:
                 decided = not is_renewed_after_saves(item.path, reference.marks, saves)
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(whole)
                 decided = True
             if decided:
-                asked = Asked(whole, at + 1, at + replaced_at, written=True)
+                asked = Asked(whole, at + 1, at + replaced_at, written=True, made=made)
                 out.asked += [asked] if asked not in out.asked else []
             else:
                 out.bookkeeping.append(item)
@@ -335,8 +341,7 @@ def _decides(item: Evidence, seen: Differences, *, there: bool) -> bool:
     A first batch that is kept and only asked whether it is there (`if first is None: first = x`) decides by that, and
     counts where one of the runs is without it. Of a number that nothing but errors guard, its course tells.
     """
-    use, path = seen.uninterrupted.use, item.path.removesuffix(".len")  # every `len(...)` would be its name
-    name = (identifiers(path) or [path])[-1]
+    use, name = seen.uninterrupted.use, _last_word(item)
     if item.expected == item.got or not use.decides(name, there=there):
         return False
     if use.decides(name, there=there, errors=False):
@@ -351,6 +356,11 @@ def _decides(item: Evidence, seen: Differences, *, there: bool) -> bool:
     if not all(courses) or (raised and not all(keeps_away(one, raised) for one in courses)):
         return bool(raised)
     return any(runs_into(one, bounds) for one in courses)
+
+
+def _last_word(item: Evidence) -> str:
+    path = item.path.removesuffix(".len")  # every `len(...)` would be its name
+    return (identifiers(path) or [path])[-1]
 
 
 def _picks(item: Evidence, seen: Differences, uninterrupted: Uninterrupted) -> bool:

@@ -22,6 +22,7 @@ from parity.checks.judging import (
     sites_of_choice,
 )
 from parity.checks.running import (
+    BEYOND,
     INSIDE,
     Access,
     Decision,
@@ -80,6 +81,10 @@ class TakenValues:
         lost = [e for e in outcome.deciding if e in decided]
         outcome.bookkeeping += [e for e in doubtful if e not in decided]
         outcome.asked = [asked for asked in outcome.asked if asked.holders or asked.evidence in decided]
+        made = [asked for asked in outcome.asked if asked.made]
+        tried = self._tried(made, len(marks), use) if made else set()
+        outcome.bookkeeping += [asked.evidence for asked in made if asked in tried]
+        outcome.asked = [asked for asked in outcome.asked if asked not in tried]
         names: dict[Asked, list[str]] = {}
         untaken: dict[str, Evidence] = {}
         for asked in outcome.asked:
@@ -125,6 +130,12 @@ class TakenValues:
         if not others and len(unread) == len(doubtful):
             return broken
         return [e for e in broken if e not in unread] + unread
+
+    def _tried(self, made: Sequence[Asked], marks: int, use: Use) -> set[Asked]:
+        """Return what the uninterrupted run takes in the step in which the resumed one has made its own."""
+        names = {asked: BEYOND + _access_of(asked.evidence.path, use) for asked in made}
+        accesses = self._accesses(frozenset(names.values()), marks)
+        return {asked for asked, name in names.items() if (name, asked.first, "load") in accesses}
 
     def _decided(self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use) -> set[Evidence]:
         """Return those whose values conditions take, measured in a run that nothing stops."""
@@ -197,7 +208,8 @@ class TakenValues:
                 trace = self._runner.run(folder, replace(self._whole, loads=new))
                 measured = trace.end == "finished"
                 every = range(marks + 1)
-                self._loads |= trace.loads if measured else {(name, at, "load") for name in new for at in every}
+                known = [name for name in new if not name.startswith(BEYOND)]  # what was not measured is not tried
+                self._loads |= trace.loads if measured else {(name, at, "load") for name in known for at in every}
                 self._measured |= new
             return self._loads
 
