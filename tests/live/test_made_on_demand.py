@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import parity
+from parity.checks.judging.presence import is_tested_alone
 from parity.results import Resumption
 
 Trainer = Callable[[Path, int], Iterator[int]]
@@ -150,3 +151,88 @@ def test_what_the_step_need_not_have_taken_is_lost(way: str) -> None:
 
     found = parity.resumes(train, steps=16, stop_at=10, mode="inline", scenarios="kill")
     assert found.verdict == "broken", found.text()
+
+
+class Factor:
+    """Is built when something was added; a new process builds it again."""
+
+    def __init__(self) -> None:
+        self.rows, self.stale, self.root = [0.3], True, np.zeros((1, 1))
+
+    def add(self, row: float) -> None:
+        self.rows.append(row)
+        self.stale = True
+
+    def solve(self, number: int) -> float:
+        if self.stale:
+            x = np.array(self.rows)[:, None]
+            self.root = np.linalg.cholesky(np.exp(-((x - x.T) ** 2)) + 0.1 * np.eye(len(x)))
+            self.stale = False
+        return float(np.linalg.solve(self.root, np.ones(len(self.root))).sum())
+
+
+class Zot(Factor):
+    """The same under names that mean nothing, by the contrary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.u = False
+
+    def add(self, row: float) -> None:
+        self.rows.append(row)
+        self.u = False
+
+    def solve(self, number: int) -> float:
+        if not self.u:
+            self.stale, self.u = True, True
+        return super().solve(number)
+
+
+class Now(Factor):
+    """Renews its rows at some steps, if the step before was an odd one: the flag decides with a number."""
+
+    full = False
+
+    def solve(self, number: int) -> float:
+        if self.full and number % 7 == 6:
+            self.rows = self.rows[1:]
+            self.stale = True
+        self.full = number % 2 == 1
+        return super().solve(number)
+
+
+def solves(kind: Any) -> Trainer:
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        one, w, n, file = kind(), 0.0, 0, folder / "state"
+        if file.exists():
+            one.rows, w, n = pickle.loads(file.read_bytes())
+        while n < steps:
+            yield n
+            w, n = 0.9 * w + one.solve(n), n + 1
+            if n % 3 == 1:
+                one.add(float(np.sin(n)))
+            if n % 2 == 0:
+                file.write_bytes(pickle.dumps((one.rows, w, n)))
+
+    return train
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(Factor, False), (Zot, False), (Now, True)])
+def test_a_flag_by_which_work_is_done_once_more_is_lost_where_it_decides_more(kind: Any, lost: bool) -> None:
+    found = judged(solves(kind))
+    assert found.verdict == ("broken" if lost else "holds"), found.text()
+
+
+@pytest.mark.parametrize(
+    ("source", "alone"),
+    [
+        ("if x.on:\n    x.on = False", True),
+        ("if not x.on: pass\ny = 1 if x.on else 2", True),
+        ("if x.on and n > 2: pass", False),
+        ("if x.on: pass\nsave(x.on)", False),
+        ("was = x.on", False),
+    ],
+)
+def test_a_flag_is_tested_alone_or_not(source: str, alone: bool, tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(source)
+    assert is_tested_alone("on", [str(tmp_path / "one.py")]) == alone

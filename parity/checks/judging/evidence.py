@@ -59,8 +59,9 @@ class Asked(NamedTuple):
     """Whether the last one makes it equal again."""
     holders: tuple[str, ...] = ()
     """Paths of the object that the value is inside of, if its own name is not what the trainer takes it by."""
-    made: bool = False
-    """Whether it was not there, and the first step made it: no loss where that step takes it for what it does."""
+    tried: str | None = None
+    """What comes before its name where it is measured whether the first step tries what it has made of it: no loss
+    where the uninterrupted run takes its own in that step. None where nothing is tried."""
 
 
 @dataclass(kw_only=True)

@@ -46,7 +46,7 @@ from parity.checks.judging.ordering import (
     with_data,
 )
 from parity.checks.judging.otherwise import differs_otherwise, parted_ties
-from parity.checks.judging.presence import is_compared
+from parity.checks.judging.presence import tried_by
 from parity.checks.judging.renewed import is_renewed_after_saves
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.shown import no_loss_alone, where_it_ends
@@ -284,18 +284,14 @@ def _judge_states(
             whole = seen.held_by(item)
             open_to = not seen.is_a_length(item.path) and not is_another_type(item.path, states)
             decided = open_to and _decides(whole, seen, there=whole != item)
-            made = (
-                replaced_at == 1
-                and whole.got == "None"
-                and not is_compared(_last_word(whole), uninterrupted.use.files)
-            )
             if decided and {"None", "absent"} & {whole.expected, whole.got}:
                 decided = not is_renewed_after_saves(item.path, reference.marks, saves)
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(whole)
                 decided = True
             if decided:
-                asked = Asked(whole, at + 1, at + replaced_at, written=True, made=made)
+                tried = tried_by(whole, states[0], uninterrupted.use.files) if replaced_at == 1 else None
+                asked = Asked(whole, at + 1, at + replaced_at, written=True, tried=tried)
                 out.asked += [asked] if asked not in out.asked else []
             else:
                 out.bookkeeping.append(item)
