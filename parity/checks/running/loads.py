@@ -104,7 +104,7 @@ def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[
                 continue
             # a parameter may have the name of the attribute that it is put into: `self.epoch = epoch`
             inside = any(word in one.opname for word in ("ATTR", "METHOD", "CONST"))
-            known = (value, INSIDE + value) if inside else (value,)
+            known: tuple[str, ...] = (value, INSIDE + value) if inside else (value,)
             written = kind == "STORE" or (one.opname == "LOAD_CONST" and following == "STORE_SUBSCR")
             if not _asks(instructions[at + 1 : at + 3]):
                 known += tuple(BEYOND + name for name in known)
