@@ -16,6 +16,7 @@ from parity.capture.marks import Region, activate, evaluation, mark, saving
 from parity.capture.modules import is_library_file, is_of_user
 from parity.capture.names import component_from_name, slot_component
 from parity.capture.probes import without_places
+from parity.capture.process import OTHERS
 from parity.capture.registry import Visit, kind_of, register
 from parity.capture.walk import Walk
 from parity.capture.whole import whole_of
@@ -23,6 +24,7 @@ from parity.capture.whole import whole_of
 __all__ = [
     "HARD",
     "NOT_BEGUN",
+    "OTHERS",
     "TRAINED",
     "Extent",
     "Leaf",

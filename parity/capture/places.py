@@ -28,7 +28,7 @@ from parity.capture.names import component_from_name
 from parity.capture.registry import Visit, register
 from parity.capture.walk import Walk
 
-__all__ = ["holds_of_user"]
+__all__ = ["holds_of_user", "is_thread_of_user"]
 
 _CFuncPtr: Any = type(ctypes.pythonapi.Py_IncRef).__base__
 _WHOLE = 1 << 28
@@ -159,12 +159,17 @@ def _finalizer(walk: Walk, path: str, value: weakref.finalize[Any, Any]) -> None
             walk.visit(f"{path}.{name}", item)
 
 
+def is_thread_of_user(thread: threading.Thread) -> bool:
+    """Return whether a thread runs what is the user's: a function, or a class of threads of his own."""
+    target = getattr(getattr(thread, "_target", None), "__module__", None)
+    return is_of_user(type(thread).__module__) or (isinstance(target, str) and is_of_user(target))
+
+
 def _queue(walk: Walk, path: str, value: queue.Queue[Any]) -> None:
     """Show a queue; while threads of the trainer run, how far it is filled is a matter of time."""
-    if any(is_of_user(getattr(getattr(one, "_target", None), "__module__", None)) for one in threading.enumerate()):
+    if any(map(is_thread_of_user, threading.enumerate())):
         walk.dead(f"{path}.queue")
-        walk.dead(f"{path}.unfinished_tasks")
-    _without(("mutex", "not_empty", "not_full", "all_tasks_done"))(walk, path, value)
+    _without(_OF_QUEUES)(walk, path, value)
 
 
 def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
@@ -297,8 +302,10 @@ _OF_EXECUTORS = ("_max_workers", "_idle_semaphore", "_idle_worker_semaphore", "_
 _OF_POOLS = ("_pool", "_state", "_ctx", "_inqueue", "_outqueue", "_quick_put", "_quick_get", "_taskqueue",
              "_change_notifier", "_cache", "_maxtasksperchild", "_processes", "_worker_handler", "_task_handler",
              "_result_handler", "_terminate")  # fmt: skip
+_OF_QUEUES = ("mutex", "not_empty", "not_full", "all_tasks_done", "unfinished_tasks")
 _OF_ASYNC_QUEUES = ("_loop", "_getters", "_putters", "_unfinished_tasks", "_finished")
-"""Workers and wiring of executors, and who waits at a queue: which of them is idle at a mark is a matter of time."""
+"""Workers and wiring of executors, and who waits at a queue: which of them is idle at a mark is a matter of time. How
+many items a process has put into a queue says nothing of those in it."""
 
 
 def _register() -> None:

@@ -8,15 +8,18 @@ import sys
 import threading
 import types
 import weakref
-from typing import Any
 
 import numpy as np
 
 from parity.capture.modules import is_of_user
-from parity.capture.places import holds_of_user
+from parity.capture.places import holds_of_user, is_thread_of_user
+from parity.capture.registry import register
 from parity.capture.walk import Walk
 
-__all__ = ["show_process"]
+__all__ = ["OTHERS", "show_process"]
+
+OTHERS = "threads that ran before"
+"""Name under which a walk notes the threads that are of no concern: those that were there when the run began."""
 
 _environment = dict(os.environ)
 """As it was when the capture was loaded: before the first mark of a run."""
@@ -50,20 +53,41 @@ _NOISY = ("PYTEST_", "KMP_", "MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDR
 the processes of one run meet; where PyTorch's compiler, which the first optimizer imports, keeps programs."""
 
 
+class _Running(list[threading.Thread]):
+    """Threads of the user that run at a mark."""
+
+
 def _threads(walk: Walk) -> None:
-    """Show what a user's threads hold; what runs in them is in motion, so its variables are listed as not seen."""
+    """Have the user's threads shown behind all else; those that ran before this run did are of another one."""
+    before = {id(thread) for thread in walk.noted.get(OTHERS, ())}
+    here = (threading.current_thread(), threading.main_thread())
+    running = [thread for thread in threading.enumerate() if thread not in here and id(thread) not in before]
+    if running:
+        walk.place("threads", _Running(running))
+
+
+def _show_threads(walk: Walk, path: str, value: _Running) -> None:
+    """Show what threads hold that nothing else leads to; what runs in them is in motion, and listed as not seen.
+
+    Whether a thread has come to its end at a mark is a matter of time: one that a variable holds has no second path,
+    and takes no number from those that none holds.
+    """
     frames = sys._current_frames()
     found = 0
-    for thread in threading.enumerate():
-        frame: types.FrameType | None = frames.get(thread.ident or 0)
-        if thread is threading.current_thread() or thread is threading.main_thread():
+    for thread in value:
+        function = _of_user(frames.get(thread.ident or 0))
+        if not function and not is_thread_of_user(thread):
             continue
-        function = _of_user(frame)
-        if function or is_of_user(type(thread).__module__) or _is_users(getattr(thread, "_target", None)):
-            walk.place(f"threads[{found}]", thread)
-            if function:
-                walk.snapshot.unseen[f"threads[{found}].{function}()"] = "variables of a running thread"
+        held = walk.first_path(id(thread))
+        shown = held or f"{path}[{found}]"
+        if function:
+            walk.snapshot.unseen[f"{shown}.{function}()"] = "variables of a running thread"
+        if held is None:
+            walk.visit(shown, thread)
             found += 1
+
+
+register(_Running, _show_threads)
 
 
 def _of_user(frame: types.FrameType | None) -> str:
@@ -72,8 +96,3 @@ def _of_user(frame: types.FrameType | None) -> str:
             return frame.f_code.co_name
         frame = frame.f_back
     return ""
-
-
-def _is_users(target: Any) -> bool:
-    name = getattr(target, "__module__", None)
-    return isinstance(name, str) and is_of_user(name)

@@ -74,6 +74,47 @@ def test_a_printed_mean_that_guards_against_nothing_to_divide_by_is_listed(kind:
     assert any(one.path.startswith("state.own_mean") for one in found.bookkeeping)
 
 
+def by_epoch(way: str, *, lost: bool = True) -> Trainer:
+    """Return a trainer with a meter, or with a number of tries, that each epoch of seven steps begins anew."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        path, start, w, meter, kept = folder / "state.pkl", 0, np.ones(2), Mean(), (0, 0.0)
+        if path.exists():
+            w, start, kept = pickle.loads(path.read_bytes())
+        if way != "falls" and not lost:
+            meter.n, meter.total = kept
+        left = 9 - kept[0] if way == "falls" and not lost else 9
+        for number in range(start, steps):
+            if number % 7 == 0:
+                meter, left = Mean(), 9
+            yield number
+            w = w - 0.1 * (w - np.sin(number))
+            if way == "falls":
+                left -= 1
+                if left == 0:
+                    raise RuntimeError("spent")
+            else:
+                meter.add(float(w.sum()))
+                print(f"{number} {meter.value():.3f}")
+            if number % 4 == 3 and number < 13:
+                path.write_bytes(
+                    pickle.dumps((w, number + 1, (9 - left if way == "falls" else meter.n, meter.total)))
+                )
+
+    return train
+
+
+def test_a_printed_mean_that_each_epoch_begins_anew_is_listed() -> None:
+    found = check(by_epoch("rises"))
+    assert found.verdict == "holds", found.text()
+    assert any(one.path.startswith("meter.") for one in found.bookkeeping), found.text()
+
+
+def test_tries_that_each_epoch_gives_anew_are_lost_where_they_go_to_their_bound() -> None:
+    assert check(by_epoch("falls", lost=False)).verdict == "holds"
+    assert first(check(by_epoch("falls"))) == "left"
+
+
 def test_a_count_that_decides_elsewhere_too_is_lost() -> None:
     found = check(prints(Deciding))
     assert found.verdict == "broken", found.text()

@@ -41,6 +41,7 @@ from parity.checks.judging.ranks import base_of, copies_apart, placed_in, proces
 from parity.checks.judging.recounted import RecountedRuns, judge_later, judge_recounted, named, recount
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
+from parity.checks.judging.shown import name_what_is_shown
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
 from parity.checks.judging.usage import Use
@@ -91,6 +92,7 @@ __all__ = [
     "may_be_unwritten",
     "measured",
     "moved_by_rounding",
+    "name_what_is_shown",
     "named",
     "not_finite",
     "observe_effects",

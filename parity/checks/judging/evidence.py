@@ -59,6 +59,9 @@ class Asked(NamedTuple):
     """Whether the last one makes it equal again."""
     holders: tuple[str, ...] = ()
     """Paths of the object that the value is inside of, if its own name is not what the trainer takes it by."""
+    tried: str | None = None
+    """What comes before its name where it is measured whether the first step tries what it has made of it: no loss
+    where the uninterrupted run takes its own in that step. None where nothing is tried."""
 
 
 @dataclass(kw_only=True)
@@ -85,6 +88,10 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     lasting: frozenset[str] = frozenset()
     """Paths that differ at the end."""
+    no_loss_alone: frozenset[str] = frozenset()
+    """Paths of generators, modes and gradients that differ at the resume."""
+    where_it_ends: Mapping[tuple[str, str], list[Evidence]] = field(default_factory=dict)
+    """What differs at the resume, by what is expected of it at the end and what there is."""
     compared: int = 0
     """Marks that were compared."""
     first: tuple[int, int] | None = None

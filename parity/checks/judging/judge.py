@@ -46,7 +46,10 @@ from parity.checks.judging.ordering import (
     with_data,
 )
 from parity.checks.judging.otherwise import differs_otherwise, parted_ties
+from parity.checks.judging.presence import tried_by
+from parity.checks.judging.renewed import is_renewed_after_saves
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
+from parity.checks.judging.shown import no_loss_alone, where_it_ends
 from parity.checks.judging.suspicion import (
     is_another_type,
     number_of,
@@ -211,7 +214,7 @@ def _judge_states(
         states.append(_at_the_end(reference, resumed))
     if not states:
         return
-    seen = Differences(states, uninterrupted)
+    seen, failed = Differences(states, uninterrupted), resumed.end in ("failed", "lost")
     resting = seen.lost() if seen.broken and seen.rests_alone() else []
     if seen.broken and not resting:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
@@ -220,6 +223,9 @@ def _judge_states(
         # So does a generator that each step seeds before it draws.
         modes = [e for e in lost if _is_set_by_steps(e, states[0]) and seen.is_fleeting(e.path)]
         lost = [e for e in lost if e not in modes]
+        if any(e.component != "model.mode" and states[0].leaf(e.path).role == "state" for e in lost):
+            # a mode alone is no loss, as of a model that nothing but a save evaluates
+            lost.sort(key=lambda e: e.component == "model.mode")
         # gradients that are not there may be those that the next step clears before it makes its own
         if not lost and not any(_tells(e, seen) for e in causes):
             causes = [*seen.histories(), *causes]
@@ -240,7 +246,7 @@ def _judge_states(
         if modes:
             shown = [e for e in found if e not in lost and e.component not in DATA and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown
-        found = with_sources(without_effect_last(found, seen), seen)
+        found = with_sources(without_effect_last(found, seen, failed=failed), seen)
         if at > 0 and resumed.entry is not None:
             before = reference.marks[at - 1].snapshot
             out.broken += restored_last(found, later, before, resumed.entry, uninterrupted) + seeds
@@ -252,6 +258,7 @@ def _judge_states(
         causes = seen.causes()
         taken = [e for e in causes if is_taken(e, uninterrupted)]
         out.differs, out.lasting = seen.lost() + taken, seen.lasting()
+        out.no_loss_alone, out.where_it_ends = no_loss_alone(seen), where_it_ends(seen)
         ends = at + len(states)
         for item in [*seen.at_the_end(), *seen.while_read()]:
             if item.path in {e.path for e in resting}:
@@ -270,17 +277,21 @@ def _judge_states(
                 out.asked.append(Asked(item, at + 1, ends, written=sets))
             else:
                 (out.deciding if decided else out.bookkeeping).append(item)
+        saves = reference.saves(resumed.restored or resumed.reads)
         derived = [*(mark.read for mark in resumed.marks[: out.compared]), resumed.reading]
         replaced, unsure = seen.replaced_later(derived)
         for item, replaced_at in replaced:
             whole = seen.held_by(item)
             open_to = not seen.is_a_length(item.path) and not is_another_type(item.path, states)
             decided = open_to and _decides(whole, seen, there=whole != item)
+            if decided and {"None", "absent"} & {whole.expected, whole.got}:
+                decided = not is_renewed_after_saves(item.path, reference.marks, saves)
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(whole)
                 decided = True
             if decided:
-                asked = Asked(whole, at + 1, at + replaced_at, written=True)
+                tried = tried_by(whole, states[0], uninterrupted.use.files) if replaced_at == 1 else None
+                asked = Asked(whole, at + 1, at + replaced_at, written=True, tried=tried)
                 out.asked += [asked] if asked not in out.asked else []
             else:
                 out.bookkeeping.append(item)
@@ -292,10 +303,10 @@ def _judge_states(
         if all(e.when != after_resume(0) for e in out.earliest):
             out.earliest = differs_otherwise(states, seen.found, uninterrupted) + out.earliest
         for some in (out.differs, out.earliest):
-            some.sort(key=lambda e: of_a_beginning(e, seen))
-        out.beginnings = frozenset(e.path for e in out.earliest if of_a_beginning(e, seen))
+            some.sort(key=lambda e: of_a_beginning(e, seen, failed=failed))
+        out.beginnings = frozenset(e.path for e in out.earliest if of_a_beginning(e, seen, failed=failed))
         out.asked += [Asked(e, at + 1, ends, False, seen.holders(e.path)) for e in resting]
-        if out.broken or out.deciding or out.asked or resumed.end in ("failed", "lost"):
+        if out.broken or out.deciding or out.asked or failed:
             out.first = (at, 0)
 
 
@@ -326,21 +337,26 @@ def _decides(item: Evidence, seen: Differences, *, there: bool) -> bool:
     A first batch that is kept and only asked whether it is there (`if first is None: first = x`) decides by that, and
     counts where one of the runs is without it. Of a number that nothing but errors guard, its course tells.
     """
-    use, path = seen.uninterrupted.use, item.path.removesuffix(".len")  # every `len(...)` would be its name
-    name = (identifiers(path) or [path])[-1]
+    use, name = seen.uninterrupted.use, _last_word(item)
     if item.expected == item.got or not use.decides(name, there=there):
         return False
     if use.decides(name, there=there, errors=False):
         return True
     bounds = use.error_bounds(name)
     raised = [one for one in bounds if not one.asserted]
-    sides = zip(
-        *((one.left.leaves.get(item.path), one.right.leaves.get(item.path)) for one in seen.states), strict=True
-    )
+    pairs = [(one.left.leaves.get(item.path), one.right.leaves.get(item.path)) for one in seen.states]
+    # from where both are alike for good, as from a reset on that each epoch begins with, nothing of it is left
+    apart = max((at for at, (one, other) in enumerate(pairs, 1) if one != other), default=len(pairs))
+    sides = zip(*pairs[:apart], strict=True)
     courses = [[number for leaf in side if leaf and (number := number_of(leaf)) is not None] for side in sides]
     if not all(courses) or (raised and not all(keeps_away(one, raised) for one in courses)):
         return bool(raised)
     return any(runs_into(one, bounds) for one in courses)
+
+
+def _last_word(item: Evidence) -> str:
+    path = item.path.removesuffix(".len")  # every `len(...)` would be its name
+    return (identifiers(path) or [path])[-1]
 
 
 def _picks(item: Evidence, seen: Differences, uninterrupted: Uninterrupted) -> bool:

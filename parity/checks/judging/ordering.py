@@ -183,7 +183,8 @@ def restored_last(
     not_loaded = {p for p in optimizers if not any(path.startswith(f"{p}.state[") for path in at_entry)}
 
     def was_restored(e: Evidence) -> tuple[int, bool]:
-        before, now = saved.leaves.get(e.path), at_entry.get(e.path)
+        # a container is known by how much it holds
+        before, now = (at.get(e.path) or at.get(f"{e.path}.len") for at in (saved.leaves, at_entry))
         owner, of_slot, _ = e.path.partition(".state[")
         if of_slot and owner in not_loaded:
             return 0, False

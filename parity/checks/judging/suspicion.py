@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from parity.capture import NOT_BEGUN, Leaf
+from parity.checks.judging.by_key import is_taken_by_key_alone
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import Evidence, TwoStates, after_resume
 from parity.checks.judging.later_steps import is_filled_otherwise, is_made_again
@@ -17,13 +18,21 @@ from parity.checks.judging.ordering import holders_of, identifiers
 __all__ = ["is_another_type", "number_of", "of_a_beginning", "with_sources", "without_effect_last"]
 
 
-def without_effect_last(found: list[Evidence], seen: Differences) -> list[Evidence]:
-    """Return suspects with those last that were equal again before anything else came to differ, or feed nothing."""
+def without_effect_last(found: list[Evidence], seen: Differences, *, failed: bool) -> list[Evidence]:
+    """Return suspects with those last that were equal again before anything else came to differ, or feed nothing.
+
+    Args:
+        found: Suspects that differ at the resume, in order.
+        seen: All that differs.
+        failed: Whether the resumed run came to no end.
+    """
     use = seen.uninterrupted.use
     idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
     both = seen.states[0]
     ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
     ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
+    if not failed:
+        ahead += [e for e in found if _is_needless(e, seen)]
     idle += [e for e in ahead if e not in idle]
     equal = [e for e in found if e.when == after_resume(0) and is_another_type(e.path, seen.states[:1])]
     ordered = [e for e in [*(e for e in found if e not in idle), *idle] if e not in equal]
@@ -31,15 +40,25 @@ def without_effect_last(found: list[Evidence], seen: Differences) -> list[Eviden
     return ordered[:here] + equal + ordered[here:]  # where nothing else differs at the resume, its type is the cause
 
 
-def of_a_beginning(e: Evidence, seen: Differences) -> int:
+def _is_needless(e: Evidence, seen: Differences) -> bool:
+    """Return whether a table holds nothing after the resume, and each key that was taken then was put there first."""
+    holder = e.path if f"{e.path}.len" in seen.states[0].left.leaves else e.path[: max(e.path.rfind("["), 0)]
+    now = seen.states[0].right.leaves.get(f"{holder}.len")
+    if e.when != after_resume(0) or now is None or now.digest != "0":
+        return False
+    return is_taken_by_key_alone((identifiers(holder) or [holder])[-1], seen.uninterrupted.use.files)
+
+
+def of_a_beginning(e: Evidence, seen: Differences, *, failed: bool) -> int:
     """Return whether, and how surely, every resume makes something so; 0 where it may be lost.
 
     A number that no step changes often tells where a process began, and a table that steps fill again as it was is a
     cache. Where training is the same, what a file shows follows from what else was lost, if from anything.
+    Arguments as of `without_effect_last`.
     """
     if e.when != after_resume(0):
         return 0
-    if is_another_type(e.path, seen.states[:1]):
+    if is_another_type(e.path, seen.states[:1]) or (not failed and _is_needless(e, seen)):
         return 3
     both = e.path in seen.states[0].left.leaves and e.path in seen.states[0].right.leaves  # a lost key is no number
     is_number = both and e.component == e.path and seen.states[0].leaf(e.path).role == "scalar"

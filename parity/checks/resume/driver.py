@@ -26,6 +26,7 @@ from parity.checks.judging import (
     judge_resumed,
     judge_returned,
     judge_same,
+    name_what_is_shown,
     on_their_way,
 )
 from parity.checks.resume.intervals import Intervals
@@ -259,15 +260,7 @@ class Driver:
             outcome.bookkeeping += judge_printed(self.reference.printed, self.again.printed, trace.printed, end)
             self._leave_out_what_is_meant(outcome)
         if outcome.broken and live:  # what differs from the resume on, and at the end, is what files and numbers show
-            causes = [e for e in outcome.differs if e.path in outcome.lasting]
-            saved = [e for e in outcome.broken if e.component.startswith("checkpoint")]
-            if not causes and all(_are_bytes(e) for e in saved):
-                causes = [e for e in outcome.earliest if not saved or e.path not in outcome.beginnings]
-            others = {e.path.partition(":")[0] for e in outcome.broken}
-            again = [e for e, written in outcome.written_again if written & others]
-            causes = again + [e for e in causes if e not in again]
-            outcome.broken = causes + [e for e in outcome.broken if e not in causes]
-            outcome.bookkeeping = [e for e in outcome.bookkeeping if e.path not in {c.path for c in causes}]
+            name_what_is_shown(outcome)
         return outcome
 
     def _leave_out_what_is_meant(self, outcome: Outcome) -> None:
@@ -379,11 +372,6 @@ def _put_roots_first(outcome: Outcome, of_python: Collection[str]) -> None:
     known = {e.path for e in roots}
     outcome.broken = (roots + [e for e in others if e.path not in known] + ends) if outcome.broken else []
     outcome.bookkeeping = [e for e in outcome.bookkeeping if not outcome.broken or e.path not in known]
-
-
-def _are_bytes(e: Evidence) -> bool:
-    """Return whether a file of unknown form holds other bytes: they are of what the run holds, if of anything."""
-    return e.expected.startswith("file[") and e.got.startswith("file[")
 
 
 def _judge_by(envelope: EqualRunsEnvelope, out: Outcome, trace: Trace, when: str = "") -> None:

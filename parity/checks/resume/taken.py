@@ -55,6 +55,8 @@ class TakenValues:
         self._runner, self._root, self._whole = runner, root, whole
         self._loads: set[Access] = set()
         self._measured: frozenset[str] = frozenset()
+        self._failed: frozenset[str] = frozenset()
+        """Names of which nothing is known, as the run that was to measure them failed."""
         self._sites: set[DecisionSite] = set()
         self._decisions: set[Decision] = set()
         self._turned: dict[frozenset[Turn], bool | None] = {}
@@ -80,6 +82,10 @@ class TakenValues:
         lost = [e for e in outcome.deciding if e in decided]
         outcome.bookkeeping += [e for e in doubtful if e not in decided]
         outcome.asked = [asked for asked in outcome.asked if asked.holders or asked.evidence in decided]
+        made = [asked for asked in outcome.asked if asked.tried is not None]
+        tried = self._tried(made, len(marks), use) if made else set()
+        outcome.bookkeeping += [asked.evidence for asked in made if asked in tried]
+        outcome.asked = [asked for asked in outcome.asked if asked not in tried]
         names: dict[Asked, list[str]] = {}
         untaken: dict[str, Evidence] = {}
         for asked in outcome.asked:
@@ -125,6 +131,13 @@ class TakenValues:
         if not others and len(unread) == len(doubtful):
             return broken
         return [e for e in broken if e not in unread] + unread
+
+    def _tried(self, made: Sequence[Asked], marks: int, use: Use) -> set[Asked]:
+        """Return what the uninterrupted run takes in the step in which the resumed one has made its own."""
+        names = {asked: f"{asked.tried}{_access_of(asked.evidence.path, use)}" for asked in made}
+        accesses = self._accesses(frozenset(names.values()), marks)
+        known = {asked: name for asked, name in names.items() if name not in self._failed}
+        return {asked for asked, name in known.items() if (name, asked.first, "load") in accesses}
 
     def _decided(self, doubtful: Sequence[Evidence], marks: Sequence[Mark], use: Use) -> set[Evidence]:
         """Return those whose values conditions take, measured in a run that nothing stops."""
@@ -198,6 +211,7 @@ class TakenValues:
                 measured = trace.end == "finished"
                 every = range(marks + 1)
                 self._loads |= trace.loads if measured else {(name, at, "load") for name in new for at in every}
+                self._failed |= frozenset() if measured else new
                 self._measured |= new
             return self._loads
 

@@ -9,7 +9,7 @@ from parity.checks.running.decoded import CURVES, DIRECTORY, LINK, Reader, conte
 from parity.checks.running.folder import AtOriginalPath, copy_folder, is_log, list_folder, set_apart
 from parity.checks.running.inline import Train
 from parity.checks.running.lines import IN_ORDER
-from parity.checks.running.loads import INSIDE, Access, Decision, DecisionSite, is_unread
+from parity.checks.running.loads import BEYOND, INSIDE, Access, Decision, DecisionSite, is_unread
 from parity.checks.running.nudge import Compute, Nudge
 from parity.checks.running.opening import RunMode, open_workdir, runner_of
 from parity.checks.running.recorder import Killed, MarkError
@@ -28,6 +28,7 @@ from parity.checks.running.turned import INVERSE, Turn, place_of
 
 __all__ = [
     "AT_ENTRY",
+    "BEYOND",
     "CURVES",
     "DIRECTORY",
     "INSIDE",

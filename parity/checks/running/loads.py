@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import dis
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-__all__ = ["INSIDE", "Access", "Decision", "DecisionSite", "DecisionWatch", "LoadWatch", "is_unread"]
+__all__ = ["BEYOND", "INSIDE", "Access", "Decision", "DecisionSite", "DecisionWatch", "LoadWatch", "is_unread"]
 
 INSIDE = "."
 """Before a name: it is that of an attribute or a key, and no variable's."""
+
+BEYOND = "?"
+"""Before a name, and before `INSIDE`: what only asks whether something is there does not count as taking it."""
 
 AccessKind = Literal["load", "store"]
 Access = tuple[str, int, AccessKind]
@@ -101,11 +104,21 @@ def _accesses(code: CodeType, names: frozenset[str]) -> Mapping[int, list[tuple[
                 continue
             # a parameter may have the name of the attribute that it is put into: `self.epoch = epoch`
             inside = any(word in one.opname for word in ("ATTR", "METHOD", "CONST"))
-            known = (value, INSIDE + value) if inside else (value,)
+            known: tuple[str, ...] = (value, INSIDE + value) if inside else (value,)
             written = kind == "STORE" or (one.opname == "LOAD_CONST" and following == "STORE_SUBSCR")
+            if not _asks(instructions[at + 1 : at + 3]):
+                known += tuple(BEYOND + name for name in known)
             for name in names.intersection(known):
                 found.setdefault(one.offset, []).append((name, "store" if written else "load"))
     return found
+
+
+def _asks(following: Sequence[dis.Instruction]) -> bool:
+    """Return whether the instructions behind one that takes a value ask no more than whether it is there."""
+    names = [one.opname for one in following]
+    jumps = bool(names) and "JUMP" in names[0] and "IF" in names[0]
+    at_once = jumps or names[:1] in (["TO_BOOL"], ["UNARY_NOT"])
+    return at_once or (names[1:] == ["IS_OP"] and following[0].argval is None)
 
 
 def is_unread(

@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from parity import sides
-from parity.capture import Region, Scope, StateSnapshot, Walk, capture, outer_scopes
+from parity.capture import OTHERS, Region, Scope, StateSnapshot, Walk, capture, outer_scopes
 from parity.checks.running.effects import StatementWatch
 from parity.checks.running.entry import EntryWatch, entry_of
 from parity.checks.running.folder import LogGrowth, copy_folder, hidden, list_folder, wait_for_rest
@@ -65,7 +65,8 @@ class Recorder:
         """Writes what was printed so far into the trace."""
         self.put_back: Callable[[], None] = lambda: None
         """Undoes a nudge of what outlives the run in this process."""
-        self._others = threading.enumerate() if others is None else others
+        self._before = threading.enumerate()
+        self._others = self._before if others is None else others
         self._rank = rank
         self._meet()
         self._files = self._begun = list_folder(folder)
@@ -193,6 +194,7 @@ class Recorder:
         """Capture what frames reach, with the values of some paths."""
         self.trace.frameworks = tuple(sides.adapters())
         walk = Walk(self._hidden, keep, finite=finite)
+        walk.noted[OTHERS] = self._before
         found = capture(scopes, state, walk=walk)
         if self.request.decisions:
             self.decisions.owners, self.decisions.held = walk.owners, walk

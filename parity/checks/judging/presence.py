@@ -1,0 +1,91 @@
+"""What code asks for being there and is made anew where it is not: `if self.ahead is None: self.ahead = self.load()`.
+
+A batch that is loaded ahead and an observation that is made on demand are not there after a resume. The first step
+makes them, and is the step that the uninterrupted run takes with its own: it has tried what was made. A best value is
+another matter: it takes part in a comparison, of which many outcomes are alike.
+
+So is a flag that asks for work to be done: `if self.dirty: self.factor = build(); self.dirty = False`. A new process
+does it in its first step, while the uninterrupted run does not; where all is equal after it, it was done already.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Sequence
+
+from parity.checks.judging.evidence import Evidence, TwoStates
+from parity.checks.judging.ordering import identifiers
+from parity.checks.judging.syntax import last_name, names_in, source_tree
+from parity.checks.running import BEYOND
+
+__all__ = ["is_compared", "is_tested_alone", "tried_by"]
+
+
+def tried_by(e: Evidence, both: TwoStates, files: Sequence[str]) -> str | None:
+    """Return what comes before a name where it is measured whether the first step tries what it makes of a value.
+
+    Args:
+        e: What differs at the resume, and is equal one step later.
+        both: What both runs hold at the resume.
+        files: Source files of the trainer.
+
+    Returns:
+        None where that step proves nothing.
+    """
+    name = (identifiers(e.path) or [e.path])[-1]
+    if e.got == "None" and not is_compared(name, files):
+        return BEYOND
+    sides = [state.leaves.get(e.path) for state in (both.left, both.right)]
+    flag = all(leaf is not None and leaf.kind == "bool" for leaf in sides)
+    return "" if flag and is_tested_alone(name, files) else None
+
+
+def is_compared(name: str, files: Iterable[str]) -> bool:
+    """Return whether a name takes part in a comparison, or in what picks the least or the most.
+
+    To ask whether it is None is none.
+
+    Args:
+        name: The last name of a path.
+        files: Source files of the trainer.
+    """
+    return any(name in _compared(file) for file in files)
+
+
+@functools.lru_cache(maxsize=64)
+def _compared(file: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(source_tree(file)):
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+                continue
+            case ast.Compare() | ast.Call(func=ast.Name(id="min" | "max" | "sorted")):
+                found |= names_in(node)
+            case ast.Match(subject=subject):
+                found |= names_in(subject)
+    return frozenset(found)
+
+
+def is_tested_alone(name: str, files: Iterable[str]) -> bool:
+    """Return whether code takes a flag for nothing but branches that depend on it alone.
+
+    Args:
+        name: The last name of a path.
+        files: Source files of the trainer.
+    """
+    found = [_tested(file) for file in files]
+    return any(name in alone for alone, _ in found) and not any(name in otherwise for _, otherwise in found)
+
+
+@functools.lru_cache(maxsize=64)
+def _tested(file: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names that are tests by themselves, or their contraries, and those that are taken otherwise."""
+    nodes = list(ast.walk(source_tree(file)))
+    tests = [node.test for node in nodes if isinstance(node, ast.If | ast.While | ast.IfExp)]
+    bare = [
+        test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test for test in tests
+    ]
+    known = {id(test) for test in bare}
+    taken = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load) and id(node) not in known]
+    return frozenset(map(last_name, bare)) - {""}, frozenset(map(last_name, taken))
