@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from jax_side.probes.programs import JaxProgram
+from parity.checks.programs.formulas import _is_one
 from parity.checks.programs.grafts import ValueGraft, grafted
 from parity.checks.programs.slices import block_taken
 from torch_side.probes.programs import TorchProgram
@@ -95,3 +96,9 @@ def test_a_block_is_found_by_its_values(index: Any, said: str) -> None:
 def test_values_that_stand_several_times_tell_no_block() -> None:
     assert block_taken(np.ones((3, 4)), np.ones((3, 3))) == ""
     assert block_taken(np.zeros(3), np.zeros(0)) == ""
+
+
+def test_one_function_in_the_words_of_both_frameworks_is_no_difference() -> None:
+    assert _is_one("sum(a, over axis 0 of [3])", "reduce_sum(a, over axis 0 of [3])")
+    assert not _is_one("sum(a, over axis 0 of [3])", "reduce_sum(b, over axis 0 of [3])")
+    assert not _is_one("sum(a, over axis 0 of [3])", "reduce_max(a, over axis 0 of [3])")

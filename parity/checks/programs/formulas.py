@@ -115,7 +115,7 @@ def formulas_of(
         )  # fmt: skip
         if not (here and there):
             break
-        alike = here == there
+        alike = _is_one(here, there)
         if len(letters.single) + 10 * alike < fewest:
             best, fewest = (here, there, letters.words), len(letters.single) + 10 * alike
         if not letters.single:
@@ -124,14 +124,23 @@ def formulas_of(
         for letter in letters.single:
             for side, taken in letters.taken[letter].items():
                 wider[side] |= {source for one in taken for source in _makers(flows[side], *one)}
-    if best[0] != best[1]:
+    if not _is_one(*best[:2]):
         return best
     letters = FormulaLetters(names, flows)
     here, there = (
         _written(flows[side], both[side], frozenset(parts[side]), ends[side], letters, side, shapes=True)
         for side in (0, 1)
     )
-    return (here, there, letters.words) if here and there and here != there else ("", "", {})
+    return (here, there, letters.words) if here and there and not _is_one(here, there) else ("", "", {})
+
+
+def _is_one(here: str, there: str) -> bool:
+    """Return whether two formulas say the same, but for the names of one function in both frameworks.
+
+    A value is known by one of several places: one that is changed at another alone, as by a bound that holds at the
+    first, has the letter of what it was before.
+    """
+    return here.replace("reduce_", "") == there.replace("reduce_", "")
 
 
 def _written(

@@ -15,7 +15,16 @@ from parity.checks.proving.sources import PortTrainer
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import RulePlacement
 
-__all__ = ["LossPair", "Pairing", "evaluate_losses", "gradient_gaps", "loss_gap", "nudged_batch"]
+__all__ = [
+    "LossPair",
+    "Pairing",
+    "evaluate_losses",
+    "gradient_gaps",
+    "loss_gap",
+    "nudged_batch",
+    "other_values",
+    "smaller_values",
+]
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,18 @@ def other_values(pairing: Pairing, seed: int) -> dict[str, NDArray[np.float64]]:
     return {
         leaf: drawn(value.shape, "statistic" if leaf in model.statistics else "parameter", (seed, at))
         for at, (leaf, value) in enumerate(model.leaves.items())
+    }
+
+
+def smaller_values(pairing: Pairing, seed: int) -> dict[str, NDArray[np.float64]]:
+    """Return a quarter of values as `other_values` returns them; statistics as they are.
+
+    What a loss bounds from below (a term by its free bits, a distance by its margin) may be above the bound at all
+    larger values, and a port without the bound, or with another one, is then equal there.
+    """
+    statistics = pairing.subjects.first.statistics
+    return {
+        leaf: value if leaf in statistics else 0.25 * value for leaf, value in other_values(pairing, seed).items()
     }
 
 

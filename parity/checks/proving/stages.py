@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from parity.checks.models import MappedModels, Subjects, map_opened, nearer_rules, parting_of, placed
 from parity.checks.ports import Convert
 from parity.checks.progress import tell
@@ -16,7 +18,15 @@ from parity.checks.proving.initial_singles import StartDraws
 from parity.checks.proving.later_losses import later_loss_cause
 from parity.checks.proving.lockstep import AHEAD
 from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
-from parity.checks.proving.losses import LossPair, Pairing, evaluate_losses, gradient_gaps, loss_gap, other_values
+from parity.checks.proving.losses import (
+    LossPair,
+    Pairing,
+    evaluate_losses,
+    gradient_gaps,
+    loss_gap,
+    other_values,
+    smaller_values,
+)
 from parity.checks.proving.masked import compare_masked
 from parity.checks.proving.narrow import hidden, judge_narrow, of_rounding
 from parity.checks.proving.nearest_maps import parted_but_for_a_change
@@ -182,9 +192,18 @@ class Proving:
             return PortStage("loss", "inconclusive", UNMAPPED)
         worst = 0.0
         self.losses.clear()
-        for step, values in ((0, dict(self.pairing.subjects.first.leaves)), (1, other_values(self.pairing, 41))):
+        points = (
+            (0, dict(self.pairing.subjects.first.leaves), "at the trainer's initial values"),
+            (1, other_values(self.pairing, 41), "at drawn values"),
+            (0, smaller_values(self.pairing, 43), "at small drawn values"),
+        )
+        for step, values, where in points:
             pair = evaluate_losses(self.pairing, *self.trainers, values, step)
-            self.losses.append(pair)
+            if len(self.losses) == 2:  # the gradients are compared at the first two
+                if not np.isfinite([pair.first.loss, pair.second.loss, pair.noise]).all():
+                    break
+            else:
+                self.losses.append(pair)
             for repeats, trainer in zip(pair.repeats, self.trainers, strict=True):
                 if not repeats:
                     said = f"the loss of {trainer.name} is another one when it is asked again"
@@ -194,7 +213,6 @@ class Proving:
                                      lines=(masked.said,) if masked.said else ())  # fmt: skip
             gap, limit = loss_gap(pair)
             if not gap <= limit:
-                where = "at the trainer's initial values" if step == 0 else "at drawn values"
                 said = (
                     f"{pair.first.loss!r} and {pair.second.loss!r} on batch {step}, {where}: {gap:.1e} apart "
                     f"where {limit:.1e} passes"
