@@ -147,8 +147,13 @@ def main(
         except ResultError as error:
             print(f"bench-gpu: error: {error}", file=sys.stderr)
             return 2
-        if alone:
-            print(f"bench-gpu: measured without a GPU: {', '.join(alone)}; {options.page} stays", file=sys.stderr)
+        if alone or not (_there(checked) and _there(timed)):
+            why = (
+                f"measured without a GPU: {', '.join(alone)}"
+                if alone
+                else f"no checks and figures: {options.reports}"
+            )
+            print(f"bench-gpu: {why}; {options.page} stays", file=sys.stderr)
             return NONE_HERE
     made_by = f"make bench-gpu{' QUICK=--quick' if options.quick else ''}"
     written = ["--page", str(options.page), "--chart", CHART, "--command", made_by, "--no-readme", "--title", TITLE]

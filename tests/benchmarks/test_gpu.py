@@ -64,7 +64,7 @@ def test_a_page_of_results_that_are_there_needs_those_of_a_gpu(tmp_path, capsys,
 
 def test_checks_of_other_code_are_not_joined(tmp_path, capsys):
     reports, page = tmp_path / "reports", tmp_path / "page.md"
-    first, *_ = made = gpu.checks(reports)
+    first, *_ = made = [*gpu.checks(reports), *gpu.benchmarks(reports)]
     for command in made:
         run_of("A GPU")(command)
     document = json.loads(first.result.read_text())
@@ -81,3 +81,10 @@ def test_quick_is_a_part_of_all():
     assert [command.result for command in whole] == [command.result for command in quick]
     assert all("PARITY_BENCH_MOST_TIMES" in command.environment for command in quick)
     assert not any("PARITY_BENCH_MOST_TIMES" in command.environment for command in whole)
+
+
+def test_a_page_of_nothing_is_not_written(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    assert gpu.main(["--reports", str(tmp_path / "none"), "--page", str(page), "--page-only"], run=pytest.fail) == 4
+    assert not page.exists()
+    assert "no checks and figures" in capsys.readouterr().err
