@@ -67,19 +67,8 @@ def checks(reports: Path) -> list[Command]:
     made = []
     for spec, precision in MATRIX:
         home = reports / f"{spec}-{precision}"
-        what = (
-            "check",
-            "resume",
-            "twins",
-            "handover",
-            "--spec",
-            spec,
-            "--precision",
-            precision,
-            "--report",
-            str(home),
-        )
-        words = (sys.executable, "-m", "parity", *what)
+        which = ("--spec", spec, "--precision", precision, "--report", str(home))
+        words = (sys.executable, "-m", "parity", "check", "resume", "twins", "handover", *which)
         made.append(Command(words=words, result=home / "check.json", environment=ENVIRONMENT))
     return made
 

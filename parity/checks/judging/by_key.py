@@ -10,7 +10,7 @@ import ast
 import functools
 from collections.abc import Iterable, Iterator
 
-from parity.checks.judging.syntax import last_name, source_tree
+from parity.checks.judging.syntax import in_one_way, last_name, source_tree
 
 __all__ = ["is_taken_by_key_alone"]
 
@@ -22,8 +22,7 @@ def is_taken_by_key_alone(name: str, files: Iterable[str]) -> bool:
         name: The last name of a path.
         files: Source files of the trainer.
     """
-    found = [_tables(file) for file in files]
-    return any(name in alone for alone, _ in found) and not any(name in otherwise for _, otherwise in found)
+    return in_one_way(name, files, _tables)
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from parity.checks.judging.evidence import Evidence, TwoStates
 from parity.checks.judging.ordering import identifiers
-from parity.checks.judging.syntax import last_name, names_in, source_tree
+from parity.checks.judging.syntax import in_one_way, last_name, names_in, source_tree
 from parity.checks.running import BEYOND
 
 __all__ = ["is_compared", "is_tested_alone", "tried_by"]
@@ -74,8 +74,7 @@ def is_tested_alone(name: str, files: Iterable[str]) -> bool:
         name: The last name of a path.
         files: Source files of the trainer.
     """
-    found = [_tested(file) for file in files]
-    return any(name in alone for alone, _ in found) and not any(name in otherwise for _, otherwise in found)
+    return in_one_way(name, files, _tested)
 
 
 @functools.lru_cache(maxsize=64)

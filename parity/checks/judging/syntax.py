@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = [
     "bound_names",
@@ -16,6 +16,7 @@ __all__ = [
     "first_line",
     "guarded",
     "in_loops",
+    "in_one_way",
     "is_plain",
     "is_plain_statement",
     "is_written_out",
@@ -78,6 +79,20 @@ def last_name(node: ast.AST) -> str:
 def names_in(node: ast.AST) -> set[str]:
     """Return the variables, attributes and keys that are written in a piece of source."""
     return {name for one in ast.walk(node) if (name := last_name(one))}
+
+
+def in_one_way(
+    name: str, files: Iterable[str], names_of: Callable[[str], tuple[frozenset[str], frozenset[str]]]
+) -> bool:
+    """Return whether code takes a name in one way, and nowhere in another.
+
+    Args:
+        name: The last name of a path.
+        files: Source files of the trainer.
+        names_of: Returns the names that a file takes in that way, and those that it takes otherwise.
+    """
+    found = [names_of(file) for file in files]
+    return any(name in so for so, _ in found) and not any(name in otherwise for _, otherwise in found)
 
 
 @functools.lru_cache(maxsize=64)
