@@ -236,3 +236,37 @@ def test_a_flag_by_which_work_is_done_once_more_is_lost_where_it_decides_more(ki
 def test_a_flag_is_tested_alone_or_not(source: str, alone: bool, tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text(source)
     assert is_tested_alone("on", [str(tmp_path / "one.py")]) == alone
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self.least: float | None = None
+
+    def see(self, value: float) -> float:
+        if self.least is None or value < self.least:
+            self.least = value
+        return self.least
+
+
+@pytest.mark.parametrize("kept", ["variable", "object"])
+def test_a_best_value_is_lost_though_the_first_step_improves_on_it_in_both_runs(kept: str) -> None:
+    """That the step after the resume writes the same file is an outcome of this loss curve, not of every one."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, n, keeper, best, file = np.full(3, 4.0), 0, Keeper(), None, folder / "state"
+        if file.exists():
+            w, n = pickle.loads(file.read_bytes())
+        while n < steps:
+            yield n
+            loss, w, n = float(w @ w), w * 0.9, n + 1
+            if kept == "variable":
+                if best is None or loss < best:
+                    best = loss
+                    (folder / "best").write_bytes(w.tobytes())
+            elif keeper.see(loss) == loss:
+                (folder / "best").write_bytes(w.tobytes())
+            if n % 3 == 0:
+                file.write_bytes(pickle.dumps((w, n)))
+
+    found = parity.resumes(train, steps=12, stop_at=7, mode="inline")
+    assert found.verdict == "broken", found.text()
