@@ -4,13 +4,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import parity
-from parity.checks.running import MarkError
+from parity.checks.running import MarkError, recorder
 from parity.errors import SpecError, TrainerError, UnknownNameError
 from parity.results import Resumption
 
@@ -105,6 +107,54 @@ def test_a_mark_that_is_no_number_is_an_error(step: object) -> None:
 def test_a_function_that_ends_before_the_kill_is_an_error() -> None:
     with pytest.raises(TrainerError, match="ended after 4 steps, before the kill at 7"):
         check(lambda folder: plain(folder, steps=5))
+
+
+@pytest.mark.parametrize("grows", [True, False], ids=["steps", "marks"])
+@pytest.mark.parametrize("by_call", [False, True], ids=["generator", "calls"])
+def test_a_function_that_never_ends_is_an_error(grows: bool, by_call: bool) -> None:
+    """`while True`, and a loop that waits for its end with the same number; one that goes on after any error too."""
+
+    def endless(folder: Path) -> Iterator[int]:
+        state, count = np.zeros(2), 0
+        while True:
+            yield count if grows else min(count, 11)
+            state, count = state + 1, count + 1
+            np.save(folder / "state.npy", state)
+
+    def calls(folder: Path) -> None:
+        for step in endless(folder):
+            with suppress(Exception):
+                parity.mark(step)
+
+    with (
+        pytest.raises(TrainerError, match="goes on after steps=12: it has made"),
+        patch.object(recorder, "MOST_MARKS", 3),
+    ):
+        check(calls if by_call else endless)
+
+
+def test_a_function_that_ends_at_its_own_number_is_judged() -> None:
+    """It ignores `steps`, and ends: nothing is cut off."""
+    assert check(lambda folder: plain(folder, steps=40)).verdict == "holds"
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_run_that_never_ends_once_it_is_resumed_is_broken(lost: bool) -> None:
+    """Its end is at one number that a lost count jumps over."""
+
+    def train(folder: Path) -> Iterator[int]:
+        weights, count, file = np.zeros(2), 0, folder / "state.npz"
+        if file.exists():
+            with np.load(file) as saved:
+                weights, count = saved["weights"], int(saved["count"]) + (1 if lost else 0)
+        while count != 24:
+            yield count // 2
+            weights, count = 0.9 * weights + count, count + 2
+            np.savez(file, weights=weights, count=count)
+
+    found = check(train)
+    assert found.verdict == ("broken" if lost else "holds")
+    assert not lost or any("goes on after steps=12" in note for note in found.notes)
 
 
 def test_a_function_that_fails_by_itself_is_an_error() -> None:

@@ -52,6 +52,10 @@ UNFINISHED = (
     "nothing was resumed there; kill it later (stop_at), or wait for the save"
 )
 
+LONGER = 4
+"""Times its steps, and a hundred more, that a run may take: one that ignores `steps` mostly ends, at its own number;
+one that never ends is told from it by that alone."""
+
 
 class Driver:
     """Drives one training function; holds what every scenario is compared with.
@@ -78,7 +82,7 @@ class Driver:
         filled: bool = False,
     ) -> None:
         self.runner, self.root, self.stop_at, self.meant = runner, root, stop_at, meant
-        self.whole = Request(steps=steps, options=options, filled=filled)
+        self.whole = Request(steps=steps, longest=LONGER * steps + 100, options=options, filled=filled)
         """The whole run, of which nothing else is asked."""
         self.reference: Trace
         self.uninterrupted: Uninterrupted
@@ -338,7 +342,7 @@ class Driver:
     def _drive_extend(self, scenario: Scenario) -> Outcome:
         folder = self.root / f"scenario-{scenario.name}"
         options = {**self.whole.options, "steps": self.stop_at}
-        short = self.run(folder, Request(steps=self.stop_at, options=options, filled=self.whole.filled))
+        short = self.run(folder, replace(self.whole, steps=self.stop_at, options=options))
         if short.end != "finished":
             self.closed[scenario.name] = f"the function failed with steps={self.stop_at}"
             return Outcome()

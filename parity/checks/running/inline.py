@@ -17,10 +17,11 @@ from parity.capture import Walk, activate, frames_of, scopes_of
 from parity.checks.running.folder import hidden
 from parity.checks.running.lines import keep_printed
 from parity.checks.running.rank import Rank
-from parity.checks.running.recorder import Killed, MarkError, Recorder
+from parity.checks.running.recorder import EndlessError, Killed, MarkError, Recorder
 from parity.checks.running.regions import fresh_process, save_arithmetic, save_process_state, seeds_on_import
 from parity.checks.running.run import Request, Trace, TraceWriter
 from parity.checks.running.source import writes
+from parity.checks.running.surroundings import save_surroundings, save_variables
 from parity.checks.running.turned import TooLong, turned
 from parity.checks.running.unwritten import filled
 
@@ -31,7 +32,7 @@ Train = Callable[..., Any]
 
 
 class InlineRunner:
-    """Runs the function within this process; the process's generators and settings are put back at the end."""
+    """Runs the function within this process; the process's generators, settings and surroundings are put back."""
 
     mode = "inline"
     parallel = 1
@@ -40,7 +41,8 @@ class InlineRunner:
     def __init__(self, train: Train) -> None:
         self._train = train
         self._state = ExitStack()
-        self._arithmetic: Callable[[], None] = save_arithmetic()
+        self._put_back: tuple[Callable[[], None], ...] = ()
+        """What each run finds as it was."""
         self._before: Callable[[], None] = fresh_process
         self._others = threading.enumerate()
         self._suspended: list[GeneratorType[Any, Any, Any]] = []
@@ -48,8 +50,10 @@ class InlineRunner:
 
     def __enter__(self) -> InlineRunner:
         put_back = save_process_state()
-        self._arithmetic = save_arithmetic()
+        self._put_back = save_arithmetic(), save_surroundings()
+        self._state.callback(save_variables())
         self._state.callback(put_back)
+        self._state.callback(self._put_back[1])
         if seeds_on_import(_unwrap(self._train)):  # what it seeded is the beginning of every process
             self._before = put_back
         return self
@@ -65,7 +69,8 @@ class InlineRunner:
 
     def run(self, folder: Path, request: Request) -> Trace:
         """Run it once."""
-        self._arithmetic()
+        for put_back in self._put_back:
+            put_back()
         return run_function(self._train, folder, request, suspended=self._suspended, before=self._before,
                             others=self._others)  # fmt: skip
 
@@ -122,6 +127,8 @@ def _run(train: Train, folder: Path, request: Request, writer: TraceWriter | Non
         raise
     except TooLong:
         recorder.trace.end = "late"
+    except EndlessError as error:
+        recorder.trace.end, recorder.trace.error = "failed", str(error)
     except (Exception, SystemExit, GeneratorExit) as error:  # the trainer's own: reported with its traceback
         if _exits_at_its_end(error, recorder):
             recorder.trace.end = "finished"

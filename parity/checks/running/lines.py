@@ -136,6 +136,9 @@ class _Tee:
         written: int = self._stream.write(text)
         return written
 
+    def close(self) -> None:
+        """Leave the stream open: it is the check's too."""
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 

@@ -24,7 +24,7 @@ from parity.checks.running.source import is_pythons, is_users
 from parity.checks.running.turned import TurnDeadline
 from parity.errors import ParityError
 
-__all__ = ["Killed", "MarkError", "Recorder"]
+__all__ = ["EndlessError", "Killed", "MarkError", "Recorder"]
 
 
 class MarkError(ParityError, ValueError):
@@ -33,6 +33,10 @@ class MarkError(ParityError, ValueError):
 
 class Killed(BaseException):
     """Stands for SIGKILL within one process."""
+
+
+class EndlessError(BaseException):
+    """Ends a run that goes on far beyond its steps; no `except Exception` of a loop goes on with the next one."""
 
 
 class Recorder:
@@ -278,6 +282,12 @@ class Recorder:
                 f"marks go backwards: {number} after {marks[-1].step}; mark with the steps completed since the run "
                 "began, not with the position in an epoch"
             )
+        longest = self.request.longest
+        if longest is not None and (number > longest or len(marks) > MOST_MARKS * longest):
+            raise EndlessError(
+                f"the function goes on after steps={self.request.steps}: it has made {len(marks)} marks, the last "
+                f"one at step {number}; let it take `steps` and end there, or give the steps after which it ends"
+            )
         return number
 
     def _changed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -288,6 +298,10 @@ class Recorder:
         self.trace.appended = self._growth.appended(self.folder, changed & self._files.keys())
         saved = sorted(name for name in changed if name in self._files)
         return tuple(saved), tuple(sorted(name for name in before if name not in self._files))
+
+
+MOST_MARKS = 1000
+"""Most marks a step, on the average: a loop that waits for its end in vain makes marks of one step for ever."""
 
 
 def _frames_around(frame: FrameType | None, last: CodeType | None) -> list[FrameType]:

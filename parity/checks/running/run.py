@@ -65,6 +65,8 @@ class Request:
 
     steps: int
     """Last step of the run; the state after it is captured as well."""
+    longest: int | None = None
+    """Completed steps after which a run that has not ended counts as failed; None for no end."""
     reference: bool = False
     """Whether the others are compared with this run, and none resumes from what it saves."""
     kill: int | None = None
