@@ -1,9 +1,10 @@
 """Training functions that cannot be judged: each gets one clear error or its own verdict, never a pass."""
 
+import functools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
@@ -312,3 +313,69 @@ def uses_up_a_global(folder: Path, steps: int) -> Iterator[int]:
 def test_a_second_run_without_marks_says_that_it_is_the_second() -> None:
     with pytest.raises(TrainerError, match="a second run in an empty folder made 0 marks, the first one 12"):
         parity.resumes(uses_up_a_global, steps=12, stop_at=7, mode="inline")
+
+
+async def of_a_loop(folder: Path) -> None:
+    for step in plain(folder):
+        parity.mark(step)
+
+
+async def yields_in_a_loop(folder: Path) -> AsyncIterator[int]:
+    for step in plain(folder):
+        yield step
+
+
+class OfALoop:
+    async def __call__(self, folder: Path) -> None:
+        await of_a_loop(folder)
+
+
+NO_FUNCTIONS = {
+    "a number": (5, "must be a function that takes the folder, got 5"),
+    "async": (of_a_loop, r"of_a_loop is async and needs an event loop: .*asyncio.run\(of_a_loop\(folder\)\)"),
+    "async generator": (yields_in_a_loop, "yields_in_a_loop is async"),
+    "async object": (OfALoop(), "OfALoop is async"),
+    "part of async": (functools.partial(of_a_loop), "partial is async"),
+    "nothing": (lambda: plain(Path()), r"takes \(\), and is called with \(folder\): too many positional"),
+    "keywords alone": (lambda *, folder: plain(folder), r"takes \(\*, folder\), and is called with \(folder\)"),
+}
+
+
+@pytest.mark.parametrize("what", NO_FUNCTIONS)
+def test_what_cannot_be_called_is_an_error_before_anything_runs(what: str) -> None:
+    train, why = NO_FUNCTIONS[what]
+    with pytest.raises(SpecError, match=why):
+        check(train)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"options": {"other": 1}}, r"called with \(folder, steps=12, other=1\): got an unexpected keyword"),
+        ({"ignore": ["weights"]}, r"ignore: must map paths or components to reasons, got \['weights'\]"),
+        ({"keep": 3}, "keep: must be parity.policy.Rules, got 3"),
+        ({"workdir": "/dev/null/below"}, "workdir: /dev/null/below cannot be used: Not a directory"),
+    ],
+)
+def test_other_arguments_that_cannot_be_used_are_errors(settings: dict[str, object], why: str) -> None:
+    with pytest.raises(SpecError, match=why):
+        check(plain, **settings)
+
+
+def test_a_working_directory_may_be_text(tmp_path: Path) -> None:
+    assert check(plain, workdir=str(tmp_path / "here")).verdict == "holds"
+    assert (tmp_path / "here" / "reference").is_dir()
+
+
+@pytest.mark.parametrize("given", [lambda steps: map(int, steps), lambda steps: iter(list(steps))])
+def test_an_iterator_that_is_no_generator_is_an_error(given: Callable[[Iterator[int]], object]) -> None:
+    with pytest.raises(MarkError, match=r"returned .*, an iterator whose variables cannot be seen"):
+        check(lambda folder: given(plain(folder)))
+
+
+def test_a_function_that_wants_text_is_told_that_the_folder_is_a_path() -> None:
+    with pytest.raises(TrainerError, match=r"The folder is a pathlib.Path: .*str\(folder\)"):
+        check(lambda folder: plain(folder + "/runs"))
+    with pytest.raises(TrainerError) as other:
+        check(lambda folder: plain(1 + "/runs"))  # type: ignore[operator]
+    assert "pathlib.Path" not in str(other.value)

@@ -26,6 +26,8 @@ class Meant:
     """
 
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
+        if patterns is not None and not isinstance(patterns, Mapping):
+            raise SpecError("ignore", f"must map paths or components to reasons, got {patterns!r}")
         self.patterns = dict(patterns or {})
         self._used: set[str] = set()
         for pattern, reason in self.patterns.items():

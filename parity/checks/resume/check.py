@@ -121,6 +121,7 @@ def resumes(
         names = (*(name for name in names if name != "other-count"), "other-count")
     options = dict(options or {})
     meant = Meant(ignore)
+    _require_rules(keep)
     stop_at = _require_stop(steps, stop_at)
     with ExitStack() as stack:
         root = open_workdir(stack, workdir)
@@ -145,6 +146,11 @@ def _require_stop(steps: int, stop_at: int | None) -> int:
     if not isinstance(stop_at, int) or not 0 < stop_at < steps:
         raise SpecError("stop_at", f"must lie between 1 and {steps - 1}, before the run ends, got {stop_at!r}")
     return stop_at
+
+
+def _require_rules(keep: object) -> None:
+    if keep is not None and not isinstance(keep, Rules):
+        raise SpecError("keep", f"must be parity.policy.Rules, got {keep!r}")
 
 
 def _name(train: Train) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -48,6 +47,8 @@ from parity.checks.running import (
     Train,
     copy_folder,
     list_folder,
+    parameters_of,
+    require_call,
     set_apart,
 )
 from parity.errors import TrainerError
@@ -62,6 +63,8 @@ SHARED = ("random", "numpy.random", "torch.default_generator")
 MOST = 200
 """Most suspects that a record keeps."""
 
+OF_PATH = "The folder is a pathlib.Path: a function that wants text takes str(folder)."
+
 MARKS_A_STEP = 32
 """Most marks a step, on the average, of which the folder is copied where two runs go side by side."""
 
@@ -74,11 +77,9 @@ class Session:
                  meant: Meant, resume_processes: int | None = None, *, filled: bool = False) -> None:  # fmt: skip
         self.names, self.notes, self.keep, self.metric = names, notes, keep, metric
         self._resume_processes = resume_processes
-        try:
-            self.parameters: Mapping[str, inspect.Parameter] = inspect.signature(train).parameters
-        except (TypeError, ValueError):
-            self.parameters = {}
+        self.parameters = parameters_of(train)
         options = {**({"steps": steps} if "steps" in self.parameters else {}), **options}
+        require_call(train, root, options)
         self.driver = Driver(runner, root, steps, stop_at, options, meant, filled=filled)
         self.unwritten = False
         """Whether memory that nobody has written may be what a verdict rests on; not where it was filled."""
@@ -345,7 +346,10 @@ class Session:
     def _uninterrupted(self, name: str, request: Request) -> Trace:
         trace = self.driver.runner.run(self.driver.root / name, request)
         if trace.end in ("failed", "lost", "late"):
-            raise TrainerError(f"the function failed without being stopped:\n{trace.error}")
+            given = (
+                f"\n{OF_PATH}" if "TypeError" in trace.error and type(trace.folder).__name__ in trace.error else ""
+            )
+            raise TrainerError(f"the function failed without being stopped:\n{trace.error}{given}")
         if len(trace.marks) < 2 and self._marks:
             raise TrainerError(
                 f"a second run in an empty folder made {len(trace.marks)} marks, the first one {self._marks}: the "

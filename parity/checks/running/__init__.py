@@ -11,7 +11,7 @@ from parity.checks.running.inline import Train
 from parity.checks.running.lines import IN_ORDER
 from parity.checks.running.loads import BEYOND, INSIDE, Access, Decision, DecisionSite, is_unread
 from parity.checks.running.nudge import Compute, Nudge
-from parity.checks.running.opening import RunMode, open_workdir, runner_of
+from parity.checks.running.opening import RunMode, open_workdir, parameters_of, require_call, runner_of
 from parity.checks.running.recorder import Killed, MarkError
 from parity.checks.running.run import (
     AT_ENTRY,
@@ -63,7 +63,9 @@ __all__ = [
     "list_folder",
     "nested_locals",
     "open_workdir",
+    "parameters_of",
     "place_of",
+    "require_call",
     "runner_of",
     "set_apart",
     "tail_of",

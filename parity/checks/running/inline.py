@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import GeneratorType
@@ -112,6 +112,11 @@ def _run(train: Train, folder: Path, request: Request, writer: TraceWriter | Non
             result = train(folder, **request.options)
             if isinstance(result, GeneratorType):
                 result = _drive(recorder, result, suspended if suspended is not None else [])
+            elif isinstance(result, Iterator) and not recorder.trace.marks:
+                raise MarkError(
+                    f"the function returned {type(result).__qualname__}, an iterator whose variables cannot be seen; "
+                    "let the function itself yield, or call parity.mark"
+                )
         if recorder.trace.end == "lost":
             recorder.trace.end = "finished"
         if recorder.trace.end == "finished" and result is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from parity.checks.running.inline import InlineRunner, Train
 from parity.checks.running.launched import COUNT, checked_launcher
@@ -16,7 +17,7 @@ from parity.checks.scratch import scratch_directory
 from parity.errors import SpecError
 from parity.forks import Janitor
 
-__all__ = ["RunMode", "open_workdir", "runner_of"]
+__all__ = ["RunMode", "open_workdir", "parameters_of", "require_call", "runner_of"]
 
 RunMode = Literal["auto", "process", "inline"]
 
@@ -29,14 +30,22 @@ def open_workdir(stack: ExitStack, workdir: Path | None) -> Path:
         workdir: What the caller gave.
 
     Raises:
-        SpecError: It holds something already: runs would continue from what an earlier check left.
+        SpecError: It cannot be made or read, or holds something already: runs would continue from what an earlier
+            check left.
     """
     if workdir is None:
         made = stack.enter_context(scratch_directory("parity-"))
         stack.enter_context(Janitor(folder=str(made)))
         return made
-    workdir.mkdir(parents=True, exist_ok=True)
-    if held := next(workdir.iterdir(), None):
+    workdir = Path(workdir)
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        held = next(workdir.iterdir(), None)
+    except OSError as error:
+        raise SpecError(
+            "workdir", f"{workdir} cannot be used: {error.strerror}; give a directory to write to"
+        ) from error
+    if held is not None:
         raise SpecError("workdir", f"{workdir} holds {held.name}; give a new or an empty directory")
     return workdir
 
@@ -60,9 +69,10 @@ def runner_of(
         resume_processes: As of `resumes`.
 
     Raises:
-        SpecError: No such mode; processes are asked for, and the function cannot be imported; no such launcher; or
-            no other number of processes.
+        SpecError: No function that can be called; no such mode; processes are asked for, and the function cannot be
+            imported; no such launcher; or no other number of processes.
     """
+    _require_function(train)
     if not isinstance(processes, int) or isinstance(processes, bool) or processes < 1:
         raise SpecError("processes", f"must be a whole number of at least 1, got {processes!r}")
     if mode not in ("auto", "process", "inline"):
@@ -81,6 +91,20 @@ def runner_of(
     return (RanksRunner(train, root, processes, words) if several else ProcessRunner(train, root)), []
 
 
+def _require_function(train: Any) -> None:
+    """Refuse what cannot be called, and what only an event loop can run: its body would not run at all."""
+    if not callable(train):
+        raise SpecError("train", f"must be a function that takes the folder, got {train!r}")
+    code = train if inspect.isroutine(train) else getattr(train, "func", None) or type(train).__call__
+    if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
+        name = getattr(train, "__qualname__", type(train).__qualname__)
+        raise SpecError(
+            "train",
+            f"{name} is async and needs an event loop: give a function that calls asyncio.run({name}(folder)), and "
+            "parity.mark(step) in it once per step",
+        )
+
+
 def _require_other(number: object, processes: int, launcher: Sequence[str]) -> None:
     """Refuse what is no other number of processes, or one that a launcher is not told."""
     if number is None:
@@ -93,3 +117,33 @@ def _require_other(number: object, processes: int, launcher: Sequence[str]) -> N
         raise SpecError(
             "launcher", f"has to be told the number of processes, {processes} or {number}: write {COUNT} in its words"
         )
+
+
+def parameters_of(train: Train) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function by their names; none of one of a compiled module, which tells nothing."""
+    try:
+        return inspect.signature(train).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def require_call(train: Train, folder: Path, options: Mapping[str, Any]) -> None:
+    """Refuse a function that cannot be called with the folder and its options, before anything runs.
+
+    Args:
+        train: The function.
+        folder: Any folder.
+        options: Its keyword arguments.
+
+    Raises:
+        SpecError: It takes other arguments.
+    """
+    try:
+        signature = inspect.signature(train)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(folder, **options)
+    except TypeError as error:
+        given = ", ".join(("folder", *(f"{name}={value!r}" for name, value in options.items())))
+        raise SpecError("train", f"takes {signature}, and is called with ({given}): {error}") from error
