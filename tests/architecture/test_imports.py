@@ -39,6 +39,7 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
+@pytest.mark.takes_seconds
 def test_no_module_needs_itself() -> None:
     """Imports for type checkers and those in functions count too."""
     graph = {name: {used for used in one.imports() if used in MODULES} - {name} for name, one in MODULES.items()}
@@ -60,6 +61,7 @@ def loaded_by(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("imported", ["parity", "parity.cli", "parity, parity.cli, parity.checks, parity.report"])
 def test_importing_the_harness_loads_no_framework(imported: str) -> None:
     loaded = loaded_by(f"import {imported}")

@@ -104,6 +104,7 @@ def test_another_spec_names_each_field_with_both_values_but_free_fields_may_chan
     assert "resumed from step 20 (latest)" in capsys.readouterr().out
 
 
+@pytest.mark.takes_seconds
 def test_a_directory_with_a_run_is_refused_for_a_new_one(tmp_path, capsys):
     run = tmp_path / "run"
     assert _train(run) == 0
@@ -174,6 +175,7 @@ def test_a_flipped_bit_names_the_file_and_the_leaf_and_the_run_goes_on_from_the_
     assert "resumed from step 10 (latest)" in out
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_checkpoint_without_a_seal_is_taken_only_by_its_step_and_that_is_said(side, tmp_path, capsys):
@@ -212,6 +214,7 @@ def test_resuming_what_was_never_started_is_refused(tmp_path, capsys):
     assert "holds no run to resume; use --resume auto to start one" in capsys.readouterr().err
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(side, tmp_path, capsys):
     run = tmp_path / "run"

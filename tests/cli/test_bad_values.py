@@ -96,6 +96,7 @@ SPECS = {
 }
 
 
+@pytest.mark.takes_seconds("200,000 layers")
 @pytest.mark.parametrize("name", SPECS)
 def test_a_file_that_is_no_spec_is_refused_in_one_line(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from parity.cli.main import main
 
 
+@pytest.mark.takes_seconds
 def test_it_shows_a_green_and_a_red_verdict_with_what_was_lost(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
     out = capsys.readouterr().out

@@ -228,6 +228,7 @@ def run(words, world, capsys):
     return code, captured.out, captured.err
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("words", "code", "said"), CASES, ids=[words for words, *_ in CASES])
 def test_a_command_exits_with_the_code_of_the_table_and_says_why(words, code, said, world, capsys):
     found, out, err = run(words, world, capsys)
@@ -287,6 +288,7 @@ def test_the_demo_exits_with_1_where_a_verdict_is_another_one(monkeypatch, capsy
     assert capsys.readouterr().out.count("resumes exactly") == 2
 
 
+@pytest.mark.takes_seconds
 def test_check_exits_with_the_code_of_its_verdict(monkeypatch, capsys):
     for verdict, code in EXIT_CODES.items():
         monkeypatch.setattr("parity.cli.check.run_checks", lambda *given, v=verdict: [_with(v)])

@@ -24,6 +24,7 @@ def explained(capsys, home, *words, overrides=SMALL, spec="mlp-digits"):
     return out
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("spec", "overrides"),
     [

@@ -28,6 +28,7 @@ def trained(request: Any, tmp_path_factory: Any) -> tuple[str, Path]:
     return request.param, run
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.takes_seconds("torch")
 def test_the_run_goes_on_in_the_other_framework(trained: tuple[str, Path], tmp_path: Path) -> None:
     side, run = trained
@@ -48,6 +49,7 @@ def test_the_run_goes_on_in_the_other_framework(trained: tuple[str, Path], tmp_p
     assert rows[-1]["resumed_from"] == 8
 
 
+@pytest.mark.takes_seconds
 def test_what_crossed_is_compared_before_anything_is_there(
     trained: tuple[str, Path], tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:

@@ -129,6 +129,7 @@ def test_no_color_means_no_escape_code_on_a_terminal(words, tmp_path):
     assert b"\x1b" not in shown
 
 
+@pytest.mark.takes_seconds
 def test_without_no_color_a_terminal_gets_colours(tmp_path):
     assert b"\x1b" in on_a_terminal(["policy", "simulate", "0.5,0.7"], tmp_path)
 

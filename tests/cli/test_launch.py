@@ -42,6 +42,7 @@ def test_what_does_not_end_with_the_others_is_killed_and_named(monkeypatch, capf
     assert "did not end within 0.5 s: killed" in err
 
 
+@pytest.mark.takes_seconds
 def test_a_signal_goes_to_all(tmp_path):
     ready = f"open(r'{tmp_path}/' + str(rank), 'w').close(); "
     code = RANK + ready + "time.sleep(60)"

@@ -48,6 +48,7 @@ def parity(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
+@pytest.mark.takes_seconds
 def test_a_managers_directory_is_verified_named_exported_measured_and_inspected(mine: Path, parity: Any) -> None:
     for path in (mine, mine / "checkpoints"):
         code, out, _ = parity("verify", path)

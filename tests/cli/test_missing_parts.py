@@ -143,6 +143,7 @@ def test_records_that_are_missing_while_checkpoints_stand_are_refused(message, r
     assert all(kept[name] == data for name, data in before.items() if name != "steps.jsonl"), "only mended"
 
 
+@pytest.mark.takes_seconds("steps.jsonl is missing")
 @pytest.mark.parametrize("message", LOST_RECORDS)
 def test_a_step_that_is_named_is_continued_from_without_its_records(message, run, capsys):
     LOST_RECORDS[message](run)

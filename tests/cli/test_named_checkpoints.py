@@ -49,6 +49,7 @@ def truncate(path):
 HARMS = {"truncated": truncate, "removed": shutil.rmtree, "unsealed": lambda path: (path / "seal.json").unlink()}
 
 
+@pytest.mark.takes_seconds("truncated-best")
 @pytest.mark.parametrize("which", ["best", "latest", "20"])
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_checkpoint_is_not_replaced_by_another_without_a_word(harm, which, run, tmp_path, capsys):

@@ -159,6 +159,7 @@ def test_a_file_too_long_to_be_a_curve_is_not_read(name, tmp_path, capsys):
     assert f"{name} is longer than 67,108,864 bytes" in capsys.readouterr().err
 
 
+@pytest.mark.takes_seconds
 def test_a_list_of_metrics_may_be_longer_than_a_file_name(capsys):
     rows, _, _ = simulated(capsys, ",".join(["0.5"] * 2000))
     assert len(rows) == 2000

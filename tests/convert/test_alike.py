@@ -96,6 +96,7 @@ def test_adamax_and_radam_get_the_values_that_pytorch_has(
     optimizer.load_state_dict(found)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.takes_seconds("adamax", "lamb", "radam")
 @pytest.mark.parametrize("function", ["adamax", "radam", "yogi", "lamb", "adabelief"])
 def test_a_function_of_another_class_is_refused_by_name(
@@ -121,6 +122,7 @@ def test_what_nothing_states_is_said_with_the_flag_that_states_it(
     assert "taken for" not in capsys.readouterr().out
 
 
+@pytest.mark.takes_seconds("lamb")
 @pytest.mark.parametrize("function", ["adamax", "radam", "yogi", "nadam", "lamb"])
 def test_a_transformation_of_other_steps_is_not_filled_with_moments_of_adam(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], function: str
@@ -130,6 +132,7 @@ def test_a_transformation_of_other_steps_is_not_filled_with_moments_of_adam(
     assert f"--optimizer: optax.{function} " in capsys.readouterr().err
 
 
+@pytest.mark.takes_seconds("adam-Adam")
 @pytest.mark.parametrize(("function", "kind"), [("adam", "Adam"), ("adamax", "Adamax"), ("radam", "RAdam")])
 def test_a_transformation_of_the_same_steps_is_filled_and_comes_back_without_a_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], function: str, kind: str
@@ -182,6 +185,7 @@ def nesterov_sgd() -> Any:
     return optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1, momentum=0.9, nesterov=True))
 
 
+@pytest.mark.takes_seconds
 def test_a_run_of_float64_fills_a_transformation_of_float64(tmp_path: Path) -> None:
     source = torch_state(tmp_path / "a.pt", "Adam", dtype=torch.float64)
     assert convert(source, tmp_path / "o", "orbax", "--optimizer", f"{__name__}:adam") == 0

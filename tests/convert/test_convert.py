@@ -185,6 +185,7 @@ def test_plain_orbax_and_optax_restore_the_state_and_train_on_as_pytorch_does(
     assert np.allclose(list(map(float, shown.split())), expected, rtol=2e-6)
 
 
+@pytest.mark.takes_seconds
 def test_the_state_of_our_own_optimizer_is_the_one_that_the_sides_hand_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -273,6 +274,7 @@ def test_plain_optax_is_refused_a_state_that_it_cannot_hold(
     assert "updates and" in refused(capsys, source, tmp_path / "o", "--to", "orbax", "--optimizer", "optax")
 
 
+@pytest.mark.takes_seconds
 def test_a_run_that_went_on_in_jax_takes_names_from_a_checkpoint_like_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -310,6 +312,7 @@ def _later(path: Path, target: Path) -> None:
     ocp.PyTreeCheckpointer().save(target.resolve(), tree)
 
 
+@pytest.mark.takes_seconds
 def test_a_document_that_training_left_behind_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The tree is carried along with the document of the step at which it was converted."""
     import orbax.checkpoint as ocp
@@ -541,6 +544,7 @@ def test_the_seal_has_the_digest_of_every_array_that_was_written(
     assert dict(written.digests) == expected
 
 
+@pytest.mark.takes_seconds
 def test_a_flipped_bit_of_what_was_written_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = saved(tmp_path, trained(plain=True))
     for to, name in (("safetensors", "a.safetensors"), ("torch.save", "a.pt")):

@@ -257,6 +257,7 @@ def test_nothing_there_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "does not exist" in capsys.readouterr().err
 
 
+@pytest.mark.takes_seconds
 def test_eight_gigabytes_take_no_memory_and_no_framework(tmp_path: Path) -> None:
     """The file is sparse, as its arrays must not be read; its directory has 400 of them."""
     count, each = 400, 20 << 20

@@ -234,6 +234,7 @@ def test_a_second_scheduler_beside_it_is_not_passed_over(tmp_path: Path, capsys:
     assert set(refused) == {"scheduler", "lr_scheduler_name", "scaler", "loss_scale"}
 
 
+@pytest.mark.takes_seconds
 def test_contradictions_are_one_error_each(tmp_path: Path, capsys: Any) -> None:
     cases: dict[str, Callable[[dict[str, Any]], Any]] = {
         "is at 3, and Optax counts 14: set both": lambda t: (

@@ -90,6 +90,7 @@ def reordered(model: dict[str, Any], how: str, draw: random.Random) -> dict[str,
     return {name: model[name] for name in names}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("how", ["as it was", "sorted", "shuffled"])
 def test_no_grouping_and_no_order_puts_a_moment_elsewhere(how: str) -> None:
     """Random models of few shapes: each number has its own parameter's name wherever it has a value, or is refused.

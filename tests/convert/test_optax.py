@@ -120,6 +120,7 @@ def nested() -> dict[str, Any]:
     return out
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_is_filled_and_comes_back(name: str) -> None:
     tx, (source, names) = CHAINS[name](), state()
@@ -151,6 +152,7 @@ def _is_adam(one: Any) -> bool:
     return isinstance(one, optax.ScaleByAdamState)
 
 
+@pytest.mark.takes_seconds("accumulate", "accumulate, clip, inject")
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_that_went_on_in_jax_gives_pytorch_its_moments(name: str) -> None:
     """Without a document, by a PyTorch checkpoint of other values."""
@@ -250,6 +252,7 @@ named = optax.named_chain(("clip", optax.clip(1.0)), ("step", optax.adamw(0.01, 
 """
 
 
+@pytest.mark.takes_seconds("['--optimizer', 'mine_of_optax:tx']")
 @pytest.mark.parametrize(
     "flags", [[], ["--optimizer", "mine_of_optax:tx"], ["--optimizer", "mine_of_optax:named"]], ids=str
 )

@@ -50,6 +50,7 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.mark.takes_seconds("fsdp2")
 @pytest.mark.parametrize("name", [*WHOLE, "trainers/accelerate_one"])
 def test_it_comes_back_bit_for_bit(converted: Path, name: str) -> None:
     found = compare_sources(open_any(FIXTURES / name), open_any(converted / f"{name.replace('/', '-')}.back"))
@@ -94,6 +95,7 @@ def test_the_trainer_needs_names_and_says_so(tmp_path: Path, capsys: pytest.Capt
     assert "--names FILE" in capsys.readouterr().err
 
 
+@pytest.mark.takes_seconds
 def test_two_models_are_converted_one_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = str(FIXTURES / "trainers/accelerate")
     assert main(["convert", source, str(tmp_path / "o"), "--to", "orbax"]) == 2

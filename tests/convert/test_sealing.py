@@ -102,6 +102,7 @@ def files_of(path: Path) -> list[Path]:
     return sorted({path.parent / name for name in read_seal_beside(path).files} | {seal_beside(path)})
 
 
+@pytest.mark.takes_seconds
 def test_every_flipped_byte_is_noticed(checkpoint: Path) -> None:
     """One bit of every byte of every file, the seal's own too."""
     assert main(["seal", str(checkpoint)]) == 0

@@ -17,6 +17,7 @@ def test_the_layers_of_the_page_differ_as_it_says() -> None:
     assert list(pages.table(PAGE, "layer").rows) == differences.rows(differences.LAYERS)
 
 
+@pytest.mark.takes_seconds
 def test_the_losses_of_the_page_differ_as_it_says() -> None:
     assert list(pages.table(PAGE, "loss").rows) == differences.rows(differences.LOSSES)
 
@@ -26,6 +27,7 @@ def test_the_initial_values_of_the_page_are_drawn_as_it_says() -> None:
     assert list(pages.table(PAGE, "initial values").rows) == differences.start_rows()
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("row", [*differences.LAYERS, *differences.LOSSES], ids=lambda row: row.what)
 def test_the_defaults_differ_and_the_setting_of_the_row_makes_them_equal(row: differences.Difference) -> None:
     assert differences.figure(row.defaults) != "rounding"

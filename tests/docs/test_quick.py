@@ -63,6 +63,7 @@ def untrue(found: Mapping[tuple[str, str, str], tuple[str, ...]], quick: set[str
     return out
 
 
+@pytest.mark.takes_seconds
 def test_every_folder_of_tests_has_quick_ones_or_a_reason_and_no_mark_is_idle():
     assert untrue(marked(), {*FOLDERS}, {*ABSENT}) == []
 

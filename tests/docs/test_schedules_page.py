@@ -34,6 +34,7 @@ def test_the_record_is_of_the_installed_versions_and_has_every_scheduler() -> No
     assert {row["exact"] for row in RECORD["rows"]} == {LONG}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("number", [4, 13])
 def test_the_record_is_what_is_measured(number: int) -> None:
     with jax.enable_x64(True):

@@ -91,6 +91,7 @@ def help_of_pytest() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
+@pytest.mark.takes_seconds
 def test_the_options_of_the_plugin_are_those_of_the_page() -> None:
     shown_by_pytest = help_of_pytest()
     options = set(re.findall(r"--parity-\w+", shown_by_pytest))

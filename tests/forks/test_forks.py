@@ -130,6 +130,7 @@ def test_several_threads_start_processes_at_once():
     assert codes == {number: number for number in range(6)}
 
 
+@pytest.mark.takes_seconds
 def test_a_server_outlives_the_thread_that_started_it(monkeypatch):
     monkeypatch.setattr(client, "_servers", servers := client.Servers())
     servers.first_is_new = False

@@ -135,6 +135,7 @@ def test_a_message_of_too_many_values_is_refused(
     refused_by_all(tmp_path / "x.msgpack", tmp_path / "out", "flax-msgpack", capsys)
 
 
+@pytest.mark.takes_seconds("described1")
 @pytest.mark.parametrize(
     "described", ["[" * 200_000, json.dumps([1] * 400_000), json.dumps({"tuple": [[]] * 1_200_000})]
 )

@@ -31,6 +31,7 @@ def written(tmp_path: Path, data: bytes) -> Path:
     return path
 
 
+@pytest.mark.takes_seconds
 def test_every_type_is_read_bit_for_bit(tmp_path: Path) -> None:
     data = serialization.to_bytes(
         {**every_type(), "lengths": every_length(), "scalar": np.float32(1.5), "bf": jnp.bfloat16(2)}
@@ -75,6 +76,7 @@ def test_a_lone_array_a_lone_chunked_one_and_an_empty_map_are_read(
     assert same(loaded(open_checkpoint(written(tmp_path, packed(value))).tree), value)
 
 
+@pytest.mark.takes_seconds
 def test_a_train_state_and_a_module_are_read_as_they_were_saved(tmp_path: Path) -> None:
     model = nn.Dense(3)
     params = model.init(jax.random.key(0), jnp.ones((1, 2)))["params"]
@@ -253,6 +255,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
             open_checkpoint(written(tmp_path, data[:end]))
 
 
+@pytest.mark.takes_seconds
 def test_a_changed_byte_is_an_error_or_another_tree_and_nothing_else(tmp_path: Path) -> None:
     data = packed(
         {"w": array("float32", 3), "c": 1j, "s": "text", "x": {"y": [1.5, None, 1 << 40]}, "e": np.zeros(0)}

@@ -59,6 +59,7 @@ def chunk_files(path: Path) -> list[Path]:
     return [one for one in used if "manifest" not in one.name]
 
 
+@pytest.mark.takes_seconds("a-zarr2")
 @pytest.mark.parametrize("layout", [name for name, (_, ocdbt, _) in LAYOUTS.items() if not ocdbt])
 @pytest.mark.parametrize("key", ["a", "z", "n", "big"])
 def test_a_chunk_file_that_is_gone_is_named(

@@ -136,6 +136,7 @@ def values(path: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("way", [pytest.param(name, marks=[pytest.mark.soak] * (name in SOAK)) for name in WAYS])
 def test_each_way_of_orbax_is_read_and_carried(tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str) -> None:
     source = WAYS[way](tmp_path)

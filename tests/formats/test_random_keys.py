@@ -11,6 +11,7 @@ from parity.cli.main import main
 from parity.convert import open_any
 
 
+@pytest.mark.takes_seconds("rbg-2")
 @pytest.mark.parametrize("size", [2, 3 << 20])
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
 def test_a_conversion_keeps_the_kind_of_a_key_and_orbax_restores_it(

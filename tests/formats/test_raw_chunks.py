@@ -60,6 +60,7 @@ def test_chunks_are_nearly_equal_and_none_is_larger_than_a_block(shape: tuple[in
     assert stored <= int(np.prod(shape, dtype=int)) * 4 * 1.1
 
 
+@pytest.mark.takes_seconds
 def test_a_large_array_comes_back_through_our_reader_and_through_orbax(tmp_path: Path) -> None:
     import orbax.checkpoint as ocp
 

@@ -45,6 +45,7 @@ def by_orbax(path: Path, way: str) -> Any:
         return checkpointer.restore(path)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("way", ["standard", "pytree"])
 def test_many_small_arrays_share_files_and_plain_orbax_restores_each(tmp_path: Path, way: str) -> None:
     values = {f"l{n}": np.full((n % 5 + 1, 3), n, np.float32) for n in range(500)}

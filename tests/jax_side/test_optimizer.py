@@ -50,6 +50,7 @@ def test_both_sides_take_the_same_steps_in_float64(kind: str, decay: str, clip: 
             assert relative(ours[name], theirs[name]) < 1e-14, name
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_sides_take_the_same_steps_in_float32_up_to_rounding(kind: str) -> None:
     spec = run(kind, "precision=float32", "optimizer.decay=matrices")
@@ -60,6 +61,7 @@ def test_both_sides_take_the_same_steps_in_float32_up_to_rounding(kind: str) -> 
             assert relative(ours[name], theirs[name]) < 1e-6, (step, name)
 
 
+@pytest.mark.takes_seconds
 def test_a_decay_mask_leaves_vectors_alone() -> None:
     spec = run("adamw", "optimizer.decay=matrices", "clip_norm=0")
     start, _ = random(1)
@@ -70,6 +72,7 @@ def test_a_decay_mask_leaves_vectors_alone() -> None:
         assert np.abs(ours[name]).sum() < np.abs(start[name]).sum()
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("kind", KINDS)
 def test_zero_gradients_are_survived(kind: str) -> None:
     """A clip factor and a bias correction must not divide by zero."""

@@ -42,6 +42,7 @@ def check(train: object, **settings: object) -> Resumption:
     return parity.resumes(train, steps=12, stop_at=7, **{"mode": "inline", **settings})
 
 
+@pytest.mark.takes_seconds
 def test_a_function_without_a_framework_holds() -> None:
     found = check(plain, scenarios="all")
     assert found.verdict == "holds", found.text()
@@ -49,6 +50,7 @@ def test_a_function_without_a_framework_holds() -> None:
     assert found.changed == 4  # weights, velocity, gradient, error
 
 
+@pytest.mark.takes_seconds
 def test_a_function_that_ignores_its_folder_and_starts_at_0_is_broken() -> None:
     def train(folder: Path) -> Iterator[int]:
         fresh = folder / "other"
@@ -110,6 +112,7 @@ def test_a_function_that_ends_before_the_kill_is_an_error() -> None:
         check(lambda folder: plain(folder, steps=5))
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("grows", [True, False], ids=["steps", "marks"])
 @pytest.mark.parametrize("by_call", [False, True], ids=["generator", "calls"])
 def test_a_function_that_never_ends_is_an_error(grows: bool, by_call: bool) -> None:
@@ -134,11 +137,13 @@ def test_a_function_that_never_ends_is_an_error(grows: bool, by_call: bool) -> N
         check(calls if by_call else endless)
 
 
+@pytest.mark.takes_seconds
 def test_a_function_that_ends_at_its_own_number_is_judged() -> None:
     """It ignores `steps`, and ends: nothing is cut off."""
     assert check(lambda folder: plain(folder, steps=40)).verdict == "holds"
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_run_that_never_ends_once_it_is_resumed_is_broken(lost: bool) -> None:
     """Its end is at one number that a lost count jumps over."""
@@ -169,6 +174,7 @@ def test_a_function_that_fails_by_itself_is_an_error() -> None:
         check(train)
 
 
+@pytest.mark.takes_seconds
 def test_a_function_that_fails_when_it_is_resumed_is_broken() -> None:
     def train(folder: Path) -> Iterator[int]:
         if (folder / "state.json").exists():
@@ -180,6 +186,7 @@ def test_a_function_that_fails_when_it_is_resumed_is_broken() -> None:
     assert "KeyError: 'optimizer'" in found.suspects[0].got
 
 
+@pytest.mark.takes_seconds
 def test_values_that_are_not_a_number_on_both_sides_are_no_pass() -> None:
     def train(folder: Path) -> Iterator[int]:
         for step in plain(folder):
@@ -217,6 +224,7 @@ def test_a_trainer_that_is_not_deterministic_is_no_pass_and_says_where() -> None
     assert "two equal runs differ by themselves: at step" in found.notes[-1]
 
 
+@pytest.mark.takes_seconds
 def test_an_object_that_outlives_the_first_run_is_named() -> None:
     weights = np.zeros(3)
 
@@ -257,6 +265,7 @@ def test_what_cannot_be_imported_is_checked_here_and_said_so_or_refused() -> Non
         check(lambda folder: plain(folder), mode="process")
 
 
+@pytest.mark.takes_seconds
 def test_a_check_leaves_this_process_as_it_was() -> None:
     shared = np.random.get_state()[1].copy()  # noqa: NPY002
     folder = Path.cwd()
@@ -287,6 +296,7 @@ def test_without_a_resume_nothing_is_said_to_resume() -> None:
     assert "no scenario was driven in which the run is resumed" in found.notes
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("kind", [float, np.float32, np.float64])
 def test_a_loss_that_is_not_a_number_is_no_pass_in_any_type(kind: type) -> None:
     def train(folder: Path) -> Iterator[int]:

@@ -55,6 +55,7 @@ def trainer(sets: Callable[[Path], object], found: list[dict[str, object]]) -> C
     return train
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("what", SETS)
 def test_what_a_run_sets_is_put_back(what: str) -> None:
     before, found = surroundings(), list[dict[str, object]]()
@@ -74,6 +75,7 @@ def test_output_that_a_run_closes_stays_open(capsys: pytest.CaptureFixture[str])
     assert "the verdict: holds" in capsys.readouterr().out
 
 
+@pytest.mark.takes_seconds
 def test_a_timer_of_a_killed_run_does_not_end_the_check() -> None:
     """Its handler is gone with it: what comes then would end the process."""
 
@@ -88,6 +90,7 @@ def test_a_timer_of_a_killed_run_does_not_end_the_check() -> None:
     time.sleep(0.35)
 
 
+@pytest.mark.takes_seconds
 def test_a_directory_that_is_gone_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -2,6 +2,7 @@
 
 from itertools import combinations, permutations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ def fits(wanted: tuple[int, ...] | None, there: tuple[int, ...]) -> bool:
     return wanted is None or wanted == there
 
 
+@pytest.mark.takes_seconds
 @given(WANTED, SHAPES)
 def test_an_order_is_found_and_is_the_only_one_if_it_is(wanted: list, there: list) -> None:
     ways = [

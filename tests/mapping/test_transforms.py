@@ -113,6 +113,7 @@ def _after(rule: LeafRule, given: list[Array]) -> list[Array]:
     return given
 
 
+@pytest.mark.takes_seconds
 @given(rows())
 def test_transforms_in_a_row_lead_back(drawn: tuple[list[Array], tuple[Transform, ...]]) -> None:
     given, transforms = drawn

@@ -72,6 +72,7 @@ def test_work_that_is_late_for_the_next_is_the_last_at_the_lowest_priority():
     assert seen == [os.SCHED_IDLE, os.SCHED_IDLE, os.sched_getscheduler(0), os.sched_getscheduler(0)]
 
 
+@pytest.mark.takes_seconds
 @linux
 @pytest.mark.parametrize("side", ["torch", "jax"])
 def test_saves_that_come_faster_than_they_are_written_have_the_priority_of_the_loop(side, tmp_path, monkeypatch):

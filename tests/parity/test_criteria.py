@@ -113,6 +113,7 @@ finite = st.floats(1e-3, 1e3)
 curves = st.lists(finite, min_size=1, max_size=60)
 
 
+@pytest.mark.takes_seconds
 @given(base=curves, data=st.data(), window=st.integers(1, 30))
 @quick(100)
 def test_an_envelope_is_the_largest_spread_of_its_window_and_never_below_the_floor(

@@ -56,6 +56,7 @@ def write(text: bytes) -> Path:
     return file
 
 
+@pytest.mark.takes_seconds
 @given(rows=st.lists(records, max_size=4))
 @quick(150)
 def test_records_read_back_bit_for_bit(rows: list[StepRecord]) -> None:

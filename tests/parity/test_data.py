@@ -76,6 +76,7 @@ def assert_seeking_reproduces(stream: BatchStream, others: list[BatchStream], be
         assert_same(other.take(n), expected)
 
 
+@pytest.mark.takes_seconds
 @given(before=st.integers(0, 30), n=st.integers(1, 12), elsewhere=st.integers(0, 30))
 @quick(100)
 def test_seeking_reproduces_the_next_batches_exactly(before: int, n: int, elsewhere: int) -> None:
@@ -151,6 +152,7 @@ def test_a_digest_is_over_the_bytes_of_the_batch(make: Callable[..., BatchStream
     assert len(set(chunk.digests)) == 3
 
 
+@pytest.mark.takes_seconds
 @each_stream
 def test_the_order_depends_on_the_seed_alone(make: Callable[..., BatchStream]) -> None:
     assert_same(make(1).take(6), make(1).take(6))

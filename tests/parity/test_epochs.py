@@ -95,6 +95,7 @@ def test_epochs_elsewhere_are_refused_with_the_fields_that_take_them(field: str,
         make()
 
 
+@pytest.mark.takes_seconds
 def test_a_run_is_trained_for_epochs_and_continued_for_more(tmp_path: Path, capsys: Any) -> None:
     command = ["train", "--side", "torch", "--spec", "mlp-digits", "--dir", str(tmp_path / "run")]
     command += ["--set", "model.hidden=[4]", "--set", "save.every=1 epoch", "--set", 'validate_every="2 epochs"']

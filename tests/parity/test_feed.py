@@ -93,6 +93,7 @@ def test_what_could_not_be_placed_is_read_again() -> None:
     assert_same(feeding.take(2, 3)[0], plain.take(2))
 
 
+@pytest.mark.takes_seconds
 @given(
     plan=st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["right", "wrong", "none", "restart"])), max_size=8)
 )

@@ -62,6 +62,7 @@ def cached(monkeypatch, tmp_path):
     return lambda: len(list(tmp_path.glob("cache/envelopes/*.json")))
 
 
+@pytest.mark.takes_seconds
 def test_an_envelope_of_our_own_sides_is_cached_and_read_back(cached):
     both = {"first": sides.load("torch"), "second": sides.load("torch")}
     spec = small("mlp-digits", "float32", "steps=10")
@@ -77,6 +78,7 @@ def test_an_envelope_of_a_side_whose_sources_are_not_known_is_not_cached_whateve
     assert cached() == 0
 
 
+@pytest.mark.takes_seconds
 def test_an_envelope_is_cached_under_the_sources_that_the_caller_names(cached):
     for sources, envelopes in (("1", 1), ("1", 1), ("2", 2)):
         assert len(pair(Mine(), sources={"mine": sources}).envelope.width) == 10

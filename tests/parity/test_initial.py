@@ -107,6 +107,7 @@ def test_every_parameter_and_every_seed_has_its_own_draws() -> None:
     assert len(set(drawn)) == len(drawn)
 
 
+@pytest.mark.takes_seconds("mlp-digits-float64", "mlp-digits-float32", "gpt-text-float64", "gpt-text-float32")
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_both_sides_start_from_the_same_bits(name: str, precision: Precision) -> None:

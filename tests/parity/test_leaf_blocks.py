@@ -160,6 +160,7 @@ def divided(draw: Any) -> tuple[Any, tuple[int, ...], list[Box]]:
     return values(shape, dtype), draw(st.sampled_from([(), order])), draw(st.permutations(boxes))
 
 
+@pytest.mark.takes_seconds
 @given(divided(), st.data())
 @quick(100)
 @small_blocks()
@@ -178,6 +179,7 @@ def test_pieces_in_any_order_and_any_process_give_the_digest_of_the_whole(case: 
     assert first._parts == {}, "nothing is kept of complete blocks"
 
 
+@pytest.mark.takes_seconds
 @given(divided(), st.data())
 @quick(100)
 @small_blocks()

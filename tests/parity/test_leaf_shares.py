@@ -98,6 +98,7 @@ def texts(found: list[Any], copy: str = "0") -> dict[str, str]:
 WHOLE = texts([held(0, 1)])
 
 
+@pytest.mark.takes_seconds("16")
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 16])
 def test_the_digests_are_those_of_one_process(count: int) -> None:
     found, _ = together(count, [held(index, count) for index in range(count)])
@@ -109,6 +110,7 @@ def test_each_copy_is_completed_by_itself() -> None:
     assert texts(found, "0") == texts(found, "1") == WHOLE
 
 
+@pytest.mark.takes_seconds
 def test_no_process_gets_much_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where shards are smaller than a block all of the state crosses, and process 0 would have got all of it."""
     monkeypatch.setattr(shares, "ROUND", 1 << 16)
@@ -195,6 +197,7 @@ def told(
     return found, between
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("round_bytes", [8 << 20, 1 << 18, 1 << 16])
 @pytest.mark.parametrize(("count", "copies"), [(1, 1), (2, 1), (3, 1), (7, 1), (6, 2)])
 def test_all_learn_the_digests_of_one_process_however_they_divide_them(
@@ -244,6 +247,7 @@ def test_processes_with_ends_of_shards_and_without_tell_of_the_same_leaves(monke
     assert found == [dict.fromkeys(names, text)] * 3
 
 
+@pytest.mark.takes_seconds
 def test_what_crosses_at_once_is_bounded_by_the_round_and_the_ends_of_one_leaf(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

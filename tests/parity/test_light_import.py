@@ -20,6 +20,7 @@ HEAVY = (
 )
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", ["assert_resumes", "resumes", "mark"])
 def test_a_public_name_loads_no_spec_no_twins_and_no_formats(name):
     code = f"import json, sys, parity; parity.{name}; print(json.dumps(sorted(sys.modules)))"

@@ -229,6 +229,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("piece", CHECKS)
 def test_a_shared_piece_is_that_of_an_implementation_from_outside(piece: str) -> None:
     CHECKS[piece]()

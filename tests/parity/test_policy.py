@@ -38,6 +38,7 @@ def better(a: Saved, b: Saved, mode: Mode) -> bool:
     return (a.metric > b.metric) == (mode == "max")
 
 
+@pytest.mark.takes_seconds
 @given(saved=runs, mode=modes, newest=st.integers(1, 4), top=st.integers(0, 4))
 @quick(300)
 def test_the_newest_and_the_best_always_stay(saved: list[Saved], mode: Mode, newest: int, top: int) -> None:
@@ -56,6 +57,7 @@ def test_the_newest_and_the_best_always_stay(saved: list[Saved], mode: Mode, new
         assert sum(all(better(s, g, mode) for g in gone) for s in stayed) >= top
 
 
+@pytest.mark.takes_seconds
 @given(saved=runs, mode=modes)
 @quick(300)
 def test_best_beats_every_other_and_is_never_nan(saved: list[Saved], mode: Mode) -> None:
@@ -66,6 +68,7 @@ def test_best_beats_every_other_and_is_never_nan(saved: list[Saved], mode: Mode)
         assert all(better(chosen, other, mode) for other in measured if other != chosen)
 
 
+@pytest.mark.takes_seconds
 @given(
     saved=runs, mode=modes, newest=st.integers(1, 4), top=st.integers(0, 4), order=st.randoms(use_true_random=False)
 )
@@ -82,6 +85,7 @@ def test_the_order_of_the_scan_does_not_matter_and_a_second_pass_keeps_the_same(
     assert kept(rest, Rules(keep_latest=newest, keep_best=top, mode=mode)) == steps
 
 
+@pytest.mark.takes_seconds
 @given(saved=timed_runs, rules=rules, data=st.data())
 @quick(300)
 def test_whatever_was_not_yet_removed_the_same_stays(saved: list[Saved], rules: Rules, data: st.DataObject) -> None:
@@ -91,6 +95,7 @@ def test_whatever_was_not_yet_removed_the_same_stays(saved: list[Saved], rules: 
     assert kept([s for s in saved if s.step in stay or s in left], rules) == stay
 
 
+@pytest.mark.takes_seconds
 @given(saved=timed_runs, rules=rules)
 @quick(300)
 def test_save_by_save_keeps_what_one_look_at_all_would(saved: list[Saved], rules: Rules) -> None:
@@ -101,6 +106,7 @@ def test_save_by_save_keeps_what_one_look_at_all_would(saved: list[Saved], rules
     assert {s.step for s in disk} == kept(saved, rules)
 
 
+@pytest.mark.takes_seconds
 @given(saved=timed_runs, rules=rules)
 @quick(300)
 def test_each_reason_is_a_rule_of_its_own(saved: list[Saved], rules: Rules) -> None:
@@ -115,6 +121,7 @@ def test_each_reason_is_a_rule_of_its_own(saved: list[Saved], rules: Rules) -> N
         assert by_rule == {step for step, names in reasons(saved, alone).items() if name in names}
 
 
+@pytest.mark.takes_seconds
 @given(saved=timed_runs, seconds=st.sampled_from([1.0, 5.0, 20.0]))
 @quick(300)
 def test_no_gap_in_time_is_longer_than_it_must_be(saved: list[Saved], seconds: float) -> None:

@@ -222,6 +222,7 @@ WRONG = {
 }
 
 
+@pytest.mark.takes_seconds("NaN counts", "what is not finite wins", "nothing removed")
 @pytest.mark.parametrize("name", WRONG)
 def test_the_machine_finds_a_wrong_policy(name):
     choose, said = WRONG[name]

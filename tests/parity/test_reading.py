@@ -42,6 +42,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.takes_seconds("1")
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_it_reads_and_seeks_as_a_file_does(block: int, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "BLOCK", block)

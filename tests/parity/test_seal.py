@@ -89,6 +89,7 @@ def test_a_seal_is_valid_json_for_any_reader(sealed: Path) -> None:
     assert value["files"]["state.pt"][0] == len(FILES["state.pt"])
 
 
+@pytest.mark.takes_seconds
 def test_every_changed_byte_is_refused(sealed: Path) -> None:
     good = (sealed / FILE).read_bytes()
     for place in range(len(good)):
@@ -100,6 +101,7 @@ def test_every_changed_byte_is_refused(sealed: Path) -> None:
     assert read_seal(written(sealed, good)).step == 10
 
 
+@pytest.mark.takes_seconds
 def test_every_truncation_and_every_addition_is_refused(sealed: Path) -> None:
     good = (sealed / FILE).read_bytes()
     for bad in (*(good[:n] for n in range(len(good))), good + b"\n", good + b" ", b"\xef\xbb\xbf" + good, good * 2):

@@ -105,6 +105,7 @@ def wrongly_judged(cls: Any, name: str, hint: Any, value: float) -> str:
     return "" if one_of_many else f"{name}: {value} is taken"
 
 
+@pytest.mark.takes_seconds
 def test_a_number_without_sense_names_its_field_in_one_line() -> None:
     every = (wrongly_judged(*field, value) for field in FIELDS for value in WRONG.values())
     assert list(filter(None, every)) == []

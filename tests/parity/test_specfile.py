@@ -61,6 +61,7 @@ def specs(draw: st.DrawFn) -> RunSpec:
     )
 
 
+@pytest.mark.takes_seconds
 @given(spec=specs())
 @quick(60)
 def test_a_spec_reads_back_from_toml_as_itself(spec: RunSpec) -> None:
@@ -70,6 +71,7 @@ def test_a_spec_reads_back_from_toml_as_itself(spec: RunSpec) -> None:
     assert differences(again, spec) == {}
 
 
+@pytest.mark.takes_seconds
 @given(spec=specs())
 @quick(30)
 def test_every_leaf_field_can_be_overridden_by_its_own_name(spec: RunSpec) -> None:

@@ -87,6 +87,7 @@ def test_memory_layout_does_not_matter() -> None:
     assert digest(square) == digest(np.asfortranarray(square)) == digest(np.repeat(square, 2, axis=0)[::2])
 
 
+@pytest.mark.takes_seconds
 @given(
     pair=npst.arrays(np.float64, npst.array_shapes(max_dims=3, max_side=4), elements=st.floats(width=64)).flatmap(
         lambda a: st.tuples(

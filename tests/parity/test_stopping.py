@@ -101,6 +101,7 @@ def test_the_deadline_is_off_once_the_process_has_saved() -> None:
     assert not timer.is_alive()
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_process_that_does_not_save_in_time_ends_and_says_what_is_left(name: str) -> None:
     done = process(0.2, name)
@@ -111,17 +112,20 @@ def test_a_process_that_does_not_save_in_time_ends_and_says_what_is_left(name: s
     )
 
 
+@pytest.mark.takes_seconds
 def test_a_second_sigterm_ends_the_process_as_if_nobody_listened() -> None:
     done = process(60, "SIGTERM", "SIGTERM")
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "heard SIGTERM\n")
 
 
+@pytest.mark.takes_seconds
 def test_a_second_interrupt_ends_the_process_too_also_behind_a_sigterm() -> None:
     for first in ("SIGINT", "SIGTERM"):
         done = process(60, first, "SIGINT")
         assert (done.returncode, done.stdout) == (-signal.SIGINT, f"heard {first}\n")
 
 
+@pytest.mark.takes_seconds
 def test_asking_for_a_save_never_ends_a_process() -> None:
     done = process(60, "SIGUSR1", "SIGUSR1", "SIGUSR1")
     assert (done.returncode, done.stdout) == (0, "heard SIGUSR1\n" * 3 + "went on\n")
@@ -136,6 +140,7 @@ def test_a_hangup_is_no_second_signal_since_a_closing_terminal_sends_several(fir
         assert signals.stop == getattr(signal, first)
 
 
+@pytest.mark.takes_seconds
 def test_after_a_hangup_a_sigterm_is_the_first_and_the_next_one_the_second() -> None:
     done = process(60, "SIGHUP", "SIGTERM", "SIGTERM")
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "heard SIGHUP\nheard SIGTERM\n")
@@ -153,6 +158,7 @@ def test_a_hangup_that_was_ignored_before_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.takes_seconds
 def test_the_deadline_holds_where_nobody_reads_what_is_said() -> None:
     closed = "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 2)\n"
     command = [sys.executable, "-c", closed + PROCESS, "0.2", "SIGTERM"]

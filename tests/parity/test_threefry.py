@@ -69,6 +69,7 @@ def test_fold_in_broadcasts_keys_against_data() -> None:
     np.testing.assert_array_equal(both[2, 3], threefry.fold_in(threefry.fold_in(threefry.key(3), 2), 3))
 
 
+@pytest.mark.takes_seconds("shape2")
 @pytest.mark.parametrize("shape", [(6,), (2, 3), (2, 3, 4)])
 def test_bits_of_a_shape_are_the_flat_bits_reshaped(shape: tuple[int, ...]) -> None:
     flat = threefry.bits(threefry.key(11), int(np.prod(shape)))
@@ -118,6 +119,7 @@ def test_permutations_of_several_keys_are_each_the_order_that_sorts_its_draws(n:
         np.testing.assert_array_equal(order, np.argsort(threefry.bits(key, n), kind="stable"))
 
 
+@pytest.mark.takes_seconds
 def test_many_bits_equal_jax_over_every_piece() -> None:
     n = 3 * threefry.PIECE + 5
     np.testing.assert_array_equal(threefry.bits(threefry.key(9), n), np.asarray(jax.random.bits(jax_key(9), (n,))))

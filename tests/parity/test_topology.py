@@ -165,6 +165,7 @@ def test_gradients_that_a_mesh_makes_larger_part_the_curves(size, tmp_path, monk
     assert found.first_divergence.step > STEPS // 2, "up to the save all is well"
 
 
+@pytest.mark.takes_seconds
 def test_a_run_that_starts_over_is_not_a_resumed_one(tmp_path):
     side = sides.load("jax")
     here = part_here("jax", side)
@@ -188,6 +189,7 @@ def test_a_part_that_records_no_state_is_no_success(tmp_path):
     assert "no state of step 4 was recorded" in found.notes[0]
 
 
+@pytest.mark.takes_seconds
 def test_a_part_that_ends_early_is_no_success(tmp_path):
     here = part_here("jax", sides.load("jax"))
     part = lambda spec, run: here(replace(spec, steps=min(spec.steps, 6)), run)  # noqa: E731

@@ -161,6 +161,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_array_is_verified_in_pieces_and_every_bit_of_it_counts(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ def waiting(deadline):
     return process
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_the_deadline_ends_a_process_that_waits_in_c_code_and_says_so_once(name):
     process = waiting(0.3)
@@ -38,6 +39,7 @@ def test_the_deadline_ends_a_process_that_waits_in_c_code_and_says_so_once(name)
     ]
 
 
+@pytest.mark.takes_seconds
 def test_a_second_signal_ends_a_process_that_waits_in_c_code():
     process = waiting(600)
     process.send_signal(signal.SIGTERM)

@@ -60,6 +60,7 @@ def test_a_checkpoint_is_whole_and_of_schema_1(name: str, capsys: Any) -> None:
     assert capsys.readouterr().out.startswith("whole")
 
 
+@pytest.mark.takes_seconds("jax-float16/2", "jax-float16/4", "jax-float64/4")
 @each_checkpoint
 def test_a_flipped_bit_in_any_file_is_found_and_named(name: str, tmp_path: Path) -> None:
     path = Path(shutil.copytree(checkpoint(name), tmp_path / name.rpartition("/")[2]))
@@ -104,6 +105,7 @@ def test_a_run_continues_as_if_it_had_never_stopped(name: str, tmp_path: Path, c
     assert len(capsys.readouterr().out.splitlines()) == STEPS // 4
 
 
+@pytest.mark.takes_seconds
 @each_run
 def test_a_checkpoint_restored_and_saved_again_has_equal_leaves(name: str, tmp_path: Path) -> None:
     run, side = copied(name, tmp_path), name.partition("-")[0]

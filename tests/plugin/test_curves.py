@@ -175,6 +175,7 @@ KEEPS = """
 """
 
 
+@pytest.mark.takes_seconds
 def test_in_a_test_a_missing_baseline_is_red_until_it_is_written(pytester, monkeypatch):
     pytester.makepyfile(test_it=KEEPS)
     monkeypatch.setenv("LOSS", "0.5")
@@ -196,6 +197,7 @@ def test_in_a_test_a_missing_baseline_is_red_until_it_is_written(pytester, monke
     ran.stdout.fnmatch_lines(["E*curve 'loss' differs from its baseline first at step 1*", "E*0.5*", "E*0.25*"])
 
 
+@pytest.mark.takes_seconds
 def test_the_report_has_the_verdict_on_every_curve_that_was_judged(pytester, monkeypatch):
     pytester.makepyfile(test_it=KEEPS + "\n    def test_none(parity):\n        parity.curve('other', [1.0])\n")
     monkeypatch.setenv("LOSS", "0.5")

@@ -385,6 +385,7 @@ def test_nothing_of_a_file_becomes_markup():
     assert len(svgs(html)) == len(svgs(check_page([BROKEN], {})))
 
 
+@pytest.mark.takes_seconds
 def test_endless_texts_are_cut():
     long = replace(BROKEN, notes=("a" * 90_000,) * 500, suspects=("b" * 90_000,) * 100)
     assert len(check_page([long], ENVIRONMENT)) < len(check_page([BROKEN], ENVIRONMENT)) + 250_000
@@ -419,6 +420,7 @@ def matrix():
     return out
 
 
+@pytest.mark.takes_seconds
 def test_the_page_of_a_whole_matrix_is_under_a_megabyte():
     records = matrix()
     assert len(records) == 28

@@ -52,6 +52,7 @@ def test_without_a_seal_it_is_restored_by_its_step_only(side: str, which: Any, t
     assert [s.step for s in RunDirectory(tmp_path).store.scan().unsealed] == [3], "reported as what it is"
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("side", "leaf", "file"),
     [
@@ -109,6 +110,7 @@ def test_a_step_is_saved_once(side: str, tmp_path: Path) -> None:
     trainer.close()
 
 
+@pytest.mark.takes_seconds
 @each_side
 def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
     side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +135,7 @@ def test_a_failure_in_the_background_is_told_once_and_costs_nothing_else(
     assert [s.step for s in RunDirectory(tmp_path).store.scan().whole] == [3, 7]
 
 
+@pytest.mark.takes_seconds
 @each_side
 def test_what_the_policy_does_not_keep_is_gone_and_what_has_no_seal_stays(side: str, tmp_path: Path) -> None:
     spec = replace(ADAM, save=replace(ADAM.save, keep_latest=1, keep_best=1))

@@ -59,6 +59,7 @@ def by_orbax(home: Path) -> Path:
 JAX_WRITERS = (by_orbax, by_manager, by_flax_directory, by_msgpack)
 
 
+@pytest.mark.takes_seconds("by_orbax")
 @pytest.mark.parametrize("write", JAX_WRITERS)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 def test_files_of_jax_come_back_into_a_template_and_say_that_they_have_no_seal(write: Any, tmp_path: Path) -> None:
@@ -135,6 +136,7 @@ def test_a_safetensors_file_fills_a_module_of_either_side(tmp_path: Path) -> Non
     np.testing.assert_array_equal(found.tree.kernel[...], model.weight.detach().numpy().T)
 
 
+@pytest.mark.takes_seconds
 def test_a_typed_key_of_orbax_is_a_key_of_its_own_implementation(tmp_path: Path) -> None:
     saved = {"a": jax.random.split(jax.random.key(3, impl="rbg"), 2), "b": jax.random.key(4)}
     ocp.PyTreeCheckpointer().save(tmp_path / "c", saved)
@@ -239,6 +241,7 @@ def module() -> nnx.Linear:
     return nnx.Linear(4, 6, rngs=nnx.Rngs(0), kernel_init=init)
 
 
+@pytest.mark.takes_seconds
 def test_an_abstract_mesh_is_that_of_the_context_or_an_error_that_names_the_remedy(tmp_path: Path) -> None:
     mesh = jax.make_mesh((1,), ("x",))
     with jax.set_mesh(mesh):

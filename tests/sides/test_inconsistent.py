@@ -37,6 +37,7 @@ def heals(side, trainer, *overrides):
     assert compare_states(state, trainer.export_state()) == []
 
 
+@pytest.mark.takes_seconds
 @each_side
 def test_an_inconsistent_state_is_not_saved_exported_or_trained_on_and_restore_heals_it(side, tmp_path, monkeypatch):
     """Without this, JAX saved parameters of step 20 as a sealed checkpoint of step 15."""

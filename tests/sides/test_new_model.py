@@ -85,6 +85,7 @@ def test_twins_of_a_new_model_agree_and_their_states_cross() -> None:
     assert np.allclose(*losses, rtol=1e-12, atol=0)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_run_of_a_new_model_resumes_bit_for_bit(side: str, tmp_path: Path) -> None:
     spec: Any = replace(small("mlp-digits", "float32"), model=SkipSpec())

@@ -94,6 +94,7 @@ def test_a_skipped_first_step_leaves_the_start(case: str, side: str) -> None:
     assert compare_states(after, other.export_state()) == []
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("side", SIDES)
 def test_a_group_has_its_own_rate_and_decay(side: str) -> None:
     groups = "optimizer.groups=[{names=['*.bias'], lr=1e-30}, {names=['layers.1.*'], ndim=[2], weight_decay=10.0}]"

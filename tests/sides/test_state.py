@@ -51,6 +51,7 @@ def test_every_optimizer_crosses(kind: str) -> None:
     assert_crosses(with_optimizer(small("mlp-digits"), kind))
 
 
+@pytest.mark.takes_seconds
 def test_a_tied_head_crosses_as_one_leaf() -> None:
     spec = small("gpt-text", "float32", "model.tied=true")
     assert_crosses(spec)
@@ -95,6 +96,7 @@ def test_every_group_of_a_state_really_moved() -> None:
 each_side = pytest.mark.parametrize("side", ["jax", "torch"])
 
 
+@pytest.mark.takes_seconds
 @each_side
 def test_an_export_is_a_copy_and_an_import_copies_too(side: str) -> None:
     trainer, other = (sides.load(side).build(small("mlp-digits", "float32", "steps=50")) for _ in range(2))
@@ -250,6 +252,7 @@ def test_a_missing_scaler_is_named(side: str) -> None:
 NATIVE = ("mlp-digits", "float32", "dropout.generator=native")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("side", "other", "words"), [("jax", "torch", "PyTorch"), ("torch", "jax", "JAX")])
 def test_a_native_stream_of_the_other_side_is_refused_in_one_line(side: str, other: str, words: str) -> None:
     state = sides.load(other).build(small(*NATIVE)).export_state()
@@ -262,6 +265,7 @@ def test_a_native_stream_of_the_other_side_is_refused_in_one_line(side: str, oth
     assert state_of(trainer) == before
 
 
+@pytest.mark.takes_seconds
 def test_a_native_run_crosses_to_itself_and_without_its_stream_is_refused() -> None:
     first, second = jax_side.build(small(*NATIVE)), jax_side.build(small(*NATIVE))
     list(first.steps(3))

@@ -53,6 +53,7 @@ def wrong_after_a_round_trip(side: str, home: Path) -> list[str]:
     return wrong + ([] if verify(home).whole else ["its seal does not verify"])
 
 
+@pytest.mark.takes_seconds
 @each_side
 def test_everything_comes_back_to_the_last_bit_and_type(side: str, tmp_path: Path) -> None:
     assert wrong_after_a_round_trip(side, tmp_path / "state") == []

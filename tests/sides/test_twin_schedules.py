@@ -89,6 +89,7 @@ def test_the_twins_agree_and_resume_from_files(kind: str, tmp_path: Path) -> Non
         assert abs(a.loss - b.loss) < 1e-12 * max(1.0, abs(b.loss))
 
 
+@pytest.mark.takes_seconds
 @each_side
 def test_a_plateau_follows_the_metric_of_validations_that_are_due(side: str) -> None:
     trainer: Any = sides.load(side).build(run("plateau"))

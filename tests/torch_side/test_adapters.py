@@ -194,6 +194,7 @@ def test_looking_changes_nothing() -> None:
     optimizer.step()
 
 
+@pytest.mark.takes_seconds
 def test_a_compiled_model_keeps_the_names_of_its_own() -> None:
     assert "model.0.weight" in see(model=torch.compile(trained()[0], backend="eager")).leaves
 

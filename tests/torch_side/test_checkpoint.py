@@ -45,6 +45,7 @@ def test_every_array_has_a_place(spec: Any, tmp_path: Path) -> None:
         assert is_intact(path, place, seal.leaves[leaf])
 
 
+@pytest.mark.takes_seconds("tied weights")
 @each_spec
 def test_damage_names_the_leaf_it_lies_in(spec: Any, tmp_path: Path) -> None:
     _, path = saved(torch_side, spec, tmp_path)
@@ -58,6 +59,7 @@ def test_what_was_saved_comes_back_and_goes_on_bit_for_bit(spec: Any, tmp_path: 
     assert_resumes(trainer, tmp_path)
 
 
+@pytest.mark.takes_seconds("tied weights")
 @each_spec
 def test_training_on_beside_a_save_does_not_change_what_is_saved(spec: Any, tmp_path: Path) -> None:
     trainer = torch_side.build(spec, tmp_path)

@@ -230,6 +230,7 @@ def pieces(draw):
     return array, boxes
 
 
+@pytest.mark.takes_seconds
 @given(pieces())
 @quick(80)
 def test_pieces_that_processes_write_and_digest_are_the_whole(drawn):

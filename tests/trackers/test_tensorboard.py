@@ -117,6 +117,7 @@ def test_the_spec_of_every_process_is_there_as_text_and_as_hyperparameters(run: 
     assert b"optimizer.lr" in parameters
 
 
+@pytest.mark.takes_seconds
 def test_records_are_written_in_batches(run: Rehearsal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parity.trackers.BATCH_RECORDS", 1000)
     writes: list[int] = []
