@@ -176,7 +176,6 @@ def test_a_flipped_bit_names_the_file_and_the_leaf_and_the_run_goes_on_from_the_
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.takes_seconds("jax")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_a_checkpoint_without_a_seal_is_taken_only_by_its_step_and_that_is_said(side, tmp_path, capsys):
     run = tmp_path / "run"

@@ -29,7 +29,6 @@ def trained(request: Any, tmp_path_factory: Any) -> tuple[str, Path]:
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.takes_seconds("torch")
 def test_the_run_goes_on_in_the_other_framework(trained: tuple[str, Path], tmp_path: Path) -> None:
     side, run = trained
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

@@ -97,7 +97,6 @@ def test_adamax_and_radam_get_the_values_that_pytorch_has(
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.takes_seconds("adamax", "lamb", "radam")
 @pytest.mark.parametrize("function", ["adamax", "radam", "yogi", "lamb", "adabelief"])
 def test_a_function_of_another_class_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], function: str

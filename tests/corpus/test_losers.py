@@ -20,7 +20,6 @@ HEALED = ("patience_that_heals",)
 """Runs whose ends are equal if nothing else happens; what was lost decides whether they stop."""
 
 
-@pytest.mark.takes_seconds("statistics_of_linen_in_state", "state_of_equinox")
 @pytest.mark.breaks_first
 @each
 def test_without_the_tool_something_is_lost(one: Loser, tmp_path: Path) -> None:

@@ -60,7 +60,6 @@ def run_planted(fault, side, path):
     return read_evidence(path / "reference"), resumed, expected
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.breaks_first(
     "adam_step_reset-torch",
     "best_metric_reset-torch",
@@ -93,7 +92,6 @@ CLEAN = {
 }
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.breaks_first("as most faults have it-jax", "as most faults have it-torch")
 @pytest.mark.parametrize("side", ["torch", "jax"])
 @pytest.mark.parametrize("case", CLEAN)

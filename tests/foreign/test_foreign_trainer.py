@@ -56,7 +56,6 @@ def test_it_is_a_trainer():
     assert isinstance(NumpySide().build(Config()), Trainer)
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.breaks_first("here")
 @pytest.mark.parametrize("how", ["here", "processes"])
 def test_it_resumes_bitwise(how, tmp_path):
@@ -69,7 +68,6 @@ def test_it_resumes_bitwise(how, tmp_path):
     assert len({start["pid"] for start in starts}) == (3 if how == "processes" else 1)
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.breaks_first("momentum lost-here")
 @pytest.mark.parametrize("how", ["here", "processes"])
 @pytest.mark.parametrize("fault", FAULTS)

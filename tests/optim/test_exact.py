@@ -58,7 +58,6 @@ def check(name, arguments, seed=1, steps=STEPS):
     return None if floor(name, arguments, seed, steps) > FLOOR else False
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.breaks_first("AdamW")
 @pytest.mark.parametrize("name", IN_TORCH)
 def test_the_defaults_take_torchs_steps(name, exact_muon):

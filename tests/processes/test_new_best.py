@@ -101,7 +101,6 @@ def test_validations_more_often_than_saves_name_only_what_was_saved(side, tmp_pa
     assert not [line for line in said if "validate_every" in line], "every save has a metric"
 
 
-@pytest.mark.takes_seconds
 @pytest.mark.breaks_first("torch")
 @pytest.mark.parametrize("side", ["jax", "torch"])
 def test_it_survives_a_restart(side, tmp_path):
