@@ -76,7 +76,7 @@ class Differences:
             for path in differ:
                 leaf = both.leaf(path)
                 one_has_it = path not in both.left.leaves or path not in both.right.leaves
-                if one_has_it and f"{path.rpartition('[')[0]}.len" in lost:
+                if one_has_it and any(f"{path[:at]}.len" in lost for at, one in enumerate(path) if one == "["):
                     continue  # what a table holds that began anew: it feeds itself
                 if (
                     path in lost

@@ -314,6 +314,8 @@ def _tells(e: Evidence, seen: Differences) -> bool:
     """Return whether something may be a cause by what is known of it: else a list that a step reads comes first."""
     if e.component == "gradients":
         return is_cleared_next(e.path, seen.states)
+    if seen.is_without_effect(e.path):
+        return False
     use, leaf = seen.uninterrupted.use, seen.states[0].leaf(e.path)
     if leaf.role != "scalar" or e.component != e.path:
         return True
