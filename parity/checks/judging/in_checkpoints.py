@@ -8,10 +8,11 @@ trainer keeps. This orders suspects; where no value is found there, their order 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from parity.capture import Leaf, PathLeaves
+from parity.capture import Leaf, PathLeaves, digest_of
 from parity.checks.judging.evidence import Evidence, after_resume
 
 __all__ = ["saved_first"]
@@ -33,8 +34,8 @@ def saved_first(
     here = [e for e in found if e.when == after_resume(0)]
     if len(here) < 2 or not any(_may_be_left(e, leaves) for e in here):
         return [*found]
-    written = {leaf.text for leaf in read().values()}
-    saved = [e for e in here if e.expected in written and _is_telling(e, leaves)]
+    written = {_known_by(leaf) for leaf in read().values()}
+    saved = [e for e in here if _is_telling(leaves.get(e.path)) and not written.isdisjoint(_values(leaves[e.path]))]
     left = [e for e in here if e not in saved and _may_be_left(e, leaves)]
     if not saved or not left:
         return [*found]
@@ -52,12 +53,27 @@ def _may_be_left(e: Evidence, leaves: PathLeaves) -> bool:
     return leaf.role in ("array", "gradient") or (leaf.role in ("scalar", "position") and "[" in e.path)
 
 
-def _is_telling(e: Evidence, leaves: PathLeaves) -> bool:
+def _is_telling(leaf: Leaf | None) -> bool:
     """Return whether a value is known again in a file: an array of several elements, a number of many digits."""
-    leaf = leaves.get(e.path)
     if leaf is None:
         return False
     if leaf.role in ("array", "state", "gradient"):
-        sizes = re.search(r"\[([0-9x]+)\]$", leaf.kind)
+        sizes = re.search(r"\[([0-9x]+)\]", leaf.kind)
         return sizes is not None and sizes[1] != "1"
     return leaf.role == "scalar" and sum(letter.isdigit() for letter in leaf.digest) >= _DIGITS
+
+
+def _values(leaf: Leaf) -> tuple[tuple[str, str], ...]:
+    """Return what a value may be known by in a file: its kind and itself, or its bytes, as in a pickled array."""
+    if leaf.role == "scalar":
+        return (("number", leaf.digest),)
+    return (leaf.kind, leaf.digest), ("bytes", leaf.digest)
+
+
+def _known_by(leaf: Leaf) -> tuple[str, str]:
+    if leaf.kind == "bytes":
+        is_short = leaf.digest.startswith(("b'", 'b"'))  # else it is a digest itself
+        return "bytes", digest_of(ast.literal_eval(leaf.digest)) if is_short else leaf.digest
+    if leaf.role == "scalar" and leaf.kind != "str":
+        return "number", leaf.digest
+    return leaf.kind, leaf.digest
