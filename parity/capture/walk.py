@@ -77,6 +77,7 @@ class Walk:
         self.many = many
         self._seen: dict[Any, tuple[str, str]] = {}
         self._paths: dict[int, str] = {}
+        self._left: dict[int, str] = {}
         self._held: list[Any] = []
         self._queue: list[tuple[int, int, str, Any, int]] = []
         self._count = itertools.count()
@@ -139,8 +140,8 @@ class Walk:
             text = without_places(text)
         if isinstance(value, np.generic):
             kind, text = f"numpy.{value.dtype.name}", repr(value.item())
-        if len(text) > 120:
-            text = digest_of(text.encode())
+        if len(text) > 120:  # bytes as those of an array that they may be of
+            text = digest_of(value if type(value) is bytes else text.encode())
         self.add(path, Leaf(role, component, kind, text), lambda: value)
 
     def array(self, path: str, value: np.ndarray[Any, Any], component: str, role: Role = "state") -> None:
@@ -265,7 +266,7 @@ class Walk:
 
     def first_path(self, address: int) -> str | None:
         """Return the path of the object of an `id`; None of one that was not met so far."""
-        return self._paths.get(address)
+        return self._paths.get(address) or self._left.get(address)
 
     def not_seen(self, path: str, value: Any) -> None:
         """List a value that cannot be looked into, with a probe that tells whether it changes."""
@@ -276,7 +277,8 @@ class Walk:
         if order is None:
             kind = kind_of(type(value))
             order = kind[1] if kind else CONTAINERS
-        self._paths.setdefault(id(value), path)  # before what is keyed by its address is walked
+        # before what is keyed by its address is walked; one run alone may have a variable that a loop has left behind
+        (self._left if order == DEAD else self._paths).setdefault(id(value), path)
         heapq.heappush(self._queue, (order, next(self._count), path, value, depth))
 
     def _enter(self, path: str, value: Any) -> None:

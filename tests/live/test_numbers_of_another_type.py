@@ -41,3 +41,35 @@ def test_a_number_that_comes_back_as_another_type(restores, verdict):
     assert found.verdict == verdict, found.text()
     if restores == "float":
         assert any(one.path.startswith("worst[") for one in found.bookkeeping), found.text()
+
+
+def drifting(folder: Path, steps: int = 14, *, lost: str = ""):
+    """Count since the last drift, in an array of floats beside others; a file alone shows the steps of drifts."""
+    w, since, low, drifts, begun, file = np.ones(3), 0, 0.0, [], 0, folder / "state.npz"
+    if file.exists():
+        with np.load(file) as loaded:
+            w, begun, (since, low) = loaded["w"], int(loaded["step"]), loaded["numbers"].tolist()
+            since = 2.0 if lost == "since" else since
+            drifts = [] if lost == "drifts" else loaded["drifts"].tolist()
+    for step in range(begun, steps):
+        yield step
+        x = np.sin(step + np.arange(3))
+        since, low = since + 1, low + float(w @ x) / (since + 1)
+        w = w - 0.1 * (w - x) / since
+        if step in (3, 6):
+            drifts.append(step)
+        if step == 6:
+            since, low = 0, 0.0
+        if step % 4 == 2:
+            np.savez(file, w=w, step=step + 1, numbers=[since, low], drifts=drifts)
+
+
+@pytest.mark.parametrize(("lost", "named"), [("", ""), ("drifts", "drifts"), ("since", "since")])
+def test_it_is_named_behind_what_a_file_shows(lost, named):
+    found = parity.resumes(
+        drifting, steps=14, stop_at=8, mode="inline", scenarios="kill", options={"lost": lost} if lost else None
+    )
+    if not lost:
+        assert found.verdict == "holds", found.text()
+    else:
+        assert (found.verdict, found.suspects[0].path.partition(".")[0]) == ("broken", named), found.text()

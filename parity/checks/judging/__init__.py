@@ -31,6 +31,7 @@ from parity.checks.judging.evidence import (
 )
 from parity.checks.judging.files import judge_files, own_folders
 from parity.checks.judging.further import has_bytes_twice
+from parity.checks.judging.in_checkpoints import saved_first
 from parity.checks.judging.judge import judge_resumed, judge_same, varying
 from parity.checks.judging.kept import judge_kept
 from parity.checks.judging.meant import Meant
@@ -103,6 +104,7 @@ __all__ = [
     "processes",
     "ranks_apart",
     "recount",
+    "saved_first",
     "say_unmeasured",
     "sites_of",
     "sites_of_choice",

@@ -29,10 +29,13 @@ class Differences:
     Args:
         states: What the uninterrupted run and the resumed one hold, from the resume on.
         uninterrupted: What equal runs say.
+        around: What paths begin with in frames of Python's own library, as of an event loop: they train nothing.
     """
 
-    def __init__(self, states: Sequence[TwoStates], uninterrupted: Uninterrupted) -> None:
-        self.states, self.uninterrupted = states, uninterrupted
+    def __init__(
+        self, states: Sequence[TwoStates], uninterrupted: Uninterrupted, around: tuple[str, ...] = ()
+    ) -> None:
+        self.states, self.uninterrupted, self._around = states, uninterrupted, around
         differing = [compare(both, uninterrupted, index) for index, both in enumerate(states)]
         self.found = without_leftovers(differing, states, uninterrupted)
         for index in range(len(states) - 1, 0, -1):
@@ -76,13 +79,10 @@ class Differences:
             for path in differ:
                 leaf = both.leaf(path)
                 one_has_it = path not in both.left.leaves or path not in both.right.leaves
-                if one_has_it and f"{path.rpartition('[')[0]}.len" in lost:
+                if one_has_it and any(f"{path[:at]}.len" in lost for at, one in enumerate(path) if one == "["):
                     continue  # what a table holds that began anew: it feeds itself
-                if (
-                    path in lost
-                    or leaf.role in ("structure", "alias", "position")
-                    or self.uninterrupted.is_history(path)
-                ):
+                known = leaf.role in ("structure", "alias", "position") or self.uninterrupted.is_history(path)
+                if path in lost or path.startswith(self._around) or known:
                     continue
                 if leaf.digest not in same | before and not both.is_other_name(path):  # a copy is no other value
                     return True

@@ -47,6 +47,7 @@ from parity.checks.judging.ordering import (
 )
 from parity.checks.judging.otherwise import differs_otherwise, parted_ties
 from parity.checks.judging.presence import tried_by
+from parity.checks.judging.read_ahead import is_read_ahead
 from parity.checks.judging.renewed import is_renewed_after_saves
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.shown import no_loss_alone, where_it_ends
@@ -214,7 +215,8 @@ def _judge_states(
         states.append(_at_the_end(reference, resumed))
     if not states:
         return
-    seen, failed = Differences(states, uninterrupted), resumed.end in ("failed", "lost")
+    around = tuple(f"{name}()." for name in resumed.of_python)
+    seen, failed = Differences(states, uninterrupted, around), resumed.end in ("failed", "lost")
     resting = seen.lost() if seen.broken and seen.rests_alone() else []
     if seen.broken and not resting:
         lost, causes, later = seen.lost(), seen.causes(), seen.later()
@@ -266,7 +268,7 @@ def _judge_states(
             # at the resume itself, what the first step sets is not there yet
             gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
             open_to = item.path not in uninterrupted.streams and not seen.is_a_length(item.path)
-            open_to = open_to and not is_another_type(item.path, states)
+            open_to = open_to and not is_another_type(item.path, states) and not is_read_ahead(item.path, states)
             decided = open_to and _decides(item, seen, there=bool(gone))
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(item)
@@ -283,6 +285,7 @@ def _judge_states(
         for item, replaced_at in replaced:
             whole = seen.held_by(item)
             open_to = not seen.is_a_length(item.path) and not is_another_type(item.path, states)
+            open_to = open_to and not is_read_ahead(item.path, states)
             decided = open_to and _decides(whole, seen, there=whole != item)
             if decided and {"None", "absent"} & {whole.expected, whole.got}:
                 decided = not is_renewed_after_saves(item.path, reference.marks, saves)
@@ -314,6 +317,8 @@ def _tells(e: Evidence, seen: Differences) -> bool:
     """Return whether something may be a cause by what is known of it: else a list that a step reads comes first."""
     if e.component == "gradients":
         return is_cleared_next(e.path, seen.states)
+    if seen.is_without_effect(e.path):
+        return False
     use, leaf = seen.uninterrupted.use, seen.states[0].leaf(e.path)
     if leaf.role != "scalar" or e.component != e.path:
         return True

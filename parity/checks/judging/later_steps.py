@@ -55,7 +55,8 @@ def is_made_again(path: str, states: Sequence[TwoStates]) -> bool:
     """Return whether an array that waits in a queue was not there after a resume, and came when it was its turn.
 
     As a batch that a producer has ready: how many it has ready is a matter of when it began. Of a first one the next
-    step has it, of each behind it one step later at most. What was lost for good does not come to be there.
+    step has it, of each behind it one step later at most. What was lost for good does not come to be there, but where
+    the resumed run alone has something, such as in a checkpoint that was loaded.
 
     Args:
         path: A path that differs at the resume.
@@ -66,8 +67,9 @@ def is_made_again(path: str, states: Sequence[TwoStates]) -> bool:
         return False
     if path in states[0].right.leaves:
         return False
-    until = int(element[1]) + 2
-    return any(leaf.same(one) for both in states[1:until] for one in both.right.leaves.values())
+    known = {one for both in states for one in both.left.leaves}
+    there = ((one, now) for both in states[1 : int(element[1]) + 2] for one, now in both.right.leaves.items())
+    return any(leaf.same(now) and one in known for one, now in there)
 
 
 _ELEMENT = re.compile(r"\[(\d+)\][^\[]*$")

@@ -39,8 +39,14 @@ def name_what_is_shown(outcome: Outcome) -> None:
     """Put what differs from the resume on, and at the end, before what was found in files and results alone."""
     causes = [e for e in outcome.differs if e.path in outcome.lasting]
     saved = [e for e in outcome.broken if e.component.startswith("checkpoint")]
+    begun = [e for e in causes if e.path in outcome.beginnings]
     if not causes and all(_are_bytes(e) for e in saved):
         causes = [e for e in outcome.earliest if not saved or e.path not in outcome.beginnings]
+    elif (
+        begun and causes == begun
+    ):  # every resume makes these so, such as 0 of another type: what lasts besides comes first
+        lasting = outcome.lasting - outcome.beginnings
+        causes = [*(e for e in outcome.earliest if e.path in lasting), *begun]
     others = {e.path.partition(":")[0] for e in outcome.broken}
     again = [e for e, written in outcome.written_again if written & others]
     causes = again + [e for e in causes if e not in again]

@@ -28,6 +28,7 @@ from parity.checks.judging import (
     judge_same,
     name_what_is_shown,
     on_their_way,
+    saved_first,
 )
 from parity.checks.resume.intervals import Intervals
 from parity.checks.resume.left_files import LeftFiles, asks_for_start, read_files
@@ -242,6 +243,9 @@ class Driver:
             seen = outcome.first[0], len(self.reference.marks), self.uninterrupted.use
             outcome.broken = self.taken.unread_last(outcome.broken, *seen)
         _put_roots_first(outcome, trace.of_python)
+        if outcome.first is not None:
+            resumed_at = self.reference.marks[outcome.first[0] - outcome.first[1]].snapshot.leaves
+            outcome.broken = saved_first(outcome.broken, resumed_at, partial(self._saved, killed))
         self._leave_out_what_is_meant(outcome)
         if failed:
             outcome.broken.append(self._failed(trace, killed, left))

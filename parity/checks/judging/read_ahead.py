@@ -1,0 +1,76 @@
+"""Blocks that are read ahead: a list of values and a place in it, which two processes have otherwise and give alike.
+
+A reader takes six lines at once and hands them out one by one; a resumed one reads its first six from where training
+is. The block and the place in it differ from then on, and what is handed out does not: that is looked at value by
+value, from the place on, at every mark, and beyond the end of a block in both runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from parity.capture import Leaf, PathLeaves
+from parity.checks.judging.evidence import TwoStates
+
+__all__ = ["is_read_ahead"]
+
+_LEAST = 3
+"""Fewest marks at which the places differ and both blocks have values to come."""
+
+
+def is_read_ahead(path: str, states: Sequence[TwoStates]) -> bool:
+    """Return whether a path is of such a block, or is the place in one.
+
+    Args:
+        path: A path that differs.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+    """
+    leaves = states[0].left.leaves
+    ends = [path[:at] for at, letter in enumerate(path) if letter == "["] + [path.removesuffix(".len")]
+    block = next((one for one in ends if f"{one}.len" in leaves), "")
+    owner = (block or path)[: (block or path).rfind(".") + 1]
+    beside = [
+        one for one in leaves if one.startswith(owner) and one[len(owner) :].removesuffix(".len").isidentifier()
+    ]
+    if block:
+        return any(_gives_alike(one, block, states) for one in beside if leaves[one].kind == "int")
+    return any(_gives_alike(path, one.removesuffix(".len"), states) for one in beside if one.endswith(".len"))
+
+
+def _gives_alike(place: str, block: str, states: Sequence[TwoStates]) -> bool:
+    """Return whether both runs have the same values from the place on, at all marks and beyond the end of a block."""
+    compared, used_up, values = 0, True, set[tuple[tuple[str, str], ...]]()
+    places: tuple[list[int], list[int]] = ([], [])
+    for both in states:
+        rests = []
+        for at, leaves in zip(places, (both.left.leaves, both.right.leaves), strict=True):
+            if place not in leaves or leaves[place].kind != "int" or f"{block}.len" not in leaves:
+                return False
+            at.append(int(leaves[place].digest))
+            rests.append(_rest(block, at[-1], leaves))
+        pairs = list(zip(*rests, strict=False))
+        if any(one != other for one, other in pairs):
+            return False
+        apart = places[0][-1] != places[1][-1]
+        compared += bool(pairs) and apart
+        used_up &= not (apart and any(rests))  # nothing is to come of either: both read the next block
+        values.update(one for one, _ in pairs)
+    begun_again = [any(b < a for a, b in itertools.pairwise(at)) for at in places]
+    return len(values) > 1 and ((all(begun_again) and compared >= _LEAST) or (begun_again[0] and used_up))
+
+
+def _rest(block: str, place: int, leaves: PathLeaves) -> list[tuple[tuple[str, str], ...]]:
+    """Return the elements of a list from a place on, each as the leaves that it is made of."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for path, leaf in leaves.items():
+        if path.startswith(f"{block}["):
+            number, _, rest = path[len(block) + 1 :].partition("]")
+            if number.isdigit():
+                found.setdefault(int(number), []).append((rest, _value(leaf)))
+    length = int(leaves[f"{block}.len"].digest)
+    return [tuple(sorted(found.get(at, ()))) for at in range(place, length)] if place >= 0 else []
+
+
+def _value(leaf: Leaf) -> str:
+    return f"{leaf.kind} {leaf.digest}"

@@ -1,0 +1,137 @@
+"""A block that is read ahead and the place in it are others in each process; what is handed out is the same."""
+
+import asyncio
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parity
+
+Trainer = Callable[..., Any]
+
+
+def line(number: int) -> str:
+    return f"{number * 7 % 11} {number * 5 % 13}"
+
+
+class Reader:
+    """Takes lines by blocks, and hands out one after the other."""
+
+    def __init__(self, start: int, size: int) -> None:
+        self.start, self.size, self.block, self.at = start, size, list[str](), 0
+
+    def next(self) -> str:
+        if self.at >= len(self.block):
+            self.block, self.at = [line(self.start + i) for i in range(self.size)], 0
+            self.start += self.size
+        self.at += 1
+        return self.block[self.at - 1]
+
+
+class Q:
+    """The same under names that mean nothing, of pairs."""
+
+    def __init__(self, a: int, b: int) -> None:
+        self.a, self.b, self.c, self.d = a, b, list[tuple[str, int]](), 0
+
+    def f(self) -> str:
+        if self.d == len(self.c):
+            self.c, self.d = [(line(self.a + i), self.a + i) for i in range(self.b)], 0
+            self.a += self.b
+        self.d += 1
+        return self.c[self.d - 1][0]
+
+    next = f
+
+
+def of_lines(folder: Path, steps: int, *, made: Any = Reader, lost: str = "", size: int = 5) -> Iterator[int]:
+    w, rate, n, file = np.ones(2), 0.5, 0, folder / "state"
+    if file.exists():
+        w, rate_then, n = pickle.loads(file.read_bytes())
+        rate = rate if lost == "rate" else rate_then
+    source = made(1 if lost == "place" and n else n, size)
+    while n < steps:
+        yield n
+        w = w - 0.1 * rate * (w - np.array([float(one) for one in source.next().split()]))
+        rate, n = 0.97 * rate, n + 1
+        if n % 4 == 0:
+            file.write_bytes(pickle.dumps((w, rate, n)))
+
+
+def of_an_order(folder: Path, steps: int, *, lost: str = "") -> Iterator[int]:
+    """An order that is kept with the place in it: a lost place gives others."""
+    w, order, at, n, file, rng = np.ones(2), list[int](), 0, 0, folder / "state", np.random.default_rng(3)
+    if file.exists():
+        w, order, at_then, n, drawn = pickle.loads(file.read_bytes())
+        at = at if lost == "at" else at_then
+        rng.bit_generator.state = drawn
+    while n < steps:
+        yield n
+        if at >= len(order):
+            order, at = rng.permutation(5).tolist(), 0
+        w = w - 0.1 * (w - np.sin(order[at] + np.arange(2)))
+        at, n = at + 1, n + 1
+        if n % 4 == 0:
+            file.write_bytes(pickle.dumps((w, order, at, n, rng.bit_generator.state)))
+
+
+@dataclass(order=True)
+class Job:
+    rank: int
+    x: Any = field(compare=False)
+
+
+def of_jobs(folder: Path, steps: int, *, lost: str = "") -> None:
+    """Two tasks make jobs for two queues, which hold another number of them in another process."""
+
+    async def make(queue: asyncio.Queue[Job], number: int) -> None:
+        while True:
+            await queue.put(Job(number, np.random.default_rng(number).normal(size=3)))
+            number += 2
+
+    async def learn() -> None:
+        w, rate, done, file = np.zeros(3), 0.5, 0, folder / "state"
+        if file.exists():
+            w, rate_then, done = pickle.loads(file.read_bytes())
+            rate = rate if lost == "rate" else rate_then
+        queues: list[asyncio.PriorityQueue[Job]] = [asyncio.PriorityQueue(2) for _ in range(2)]
+        tasks = [asyncio.create_task(make(queues[(done + i) % 2], done + i)) for i in range(2)]
+        while done < steps:
+            parity.mark(done)
+            job = await queues[done % 2].get()
+            assert job.rank == done
+            w, rate, done = w - 0.1 * rate * (w - job.x), 0.97 * rate, done + 1
+            if done % 3 == 0:
+                file.write_bytes(pickle.dumps((w, rate, done)))
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(learn())
+
+
+def judged(train: Trainer, *scenarios: str, **options: Any) -> Any:
+    given: dict[str, Any] = {"steps": 19, "stop_at": 10, "mode": "inline", "options": options or None}
+    return parity.resumes(train, scenarios=scenarios or ("kill", "third"), **given)
+
+
+@pytest.mark.parametrize("made", [Reader, Q])
+def test_a_block_that_is_read_ahead_is_no_loss(made: Any) -> None:
+    assert judged(of_lines, made=made).verdict == "holds"
+    assert judged(of_lines, "kill", made=made, size=4).verdict == "holds"  # nothing is left at the kill
+    assert judged(of_lines, "kill", made=made, lost="rate").suspects[0].path == "rate"
+    assert judged(of_lines, "kill", made=made, lost="place").verdict == "broken"
+
+
+def test_a_place_in_what_is_kept_is_a_loss() -> None:
+    assert judged(of_an_order, "kill").verdict == "holds"
+    assert judged(of_an_order, "kill", lost="at").suspects[0].path == "at"
+
+
+def test_jobs_that_wait_in_several_queues_are_no_loss() -> None:
+    assert judged(of_jobs, "kill").verdict == "holds"
+    assert judged(of_jobs, "kill", lost="rate").suspects[0].path == "rate"
