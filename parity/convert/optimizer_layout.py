@@ -292,13 +292,17 @@ def _lay_steps(
     vector = np.zeros(len(order), _scalar_dtype(part, model))
     for name, number in numbers.items():
         placement, entry = placements[name], part.state.get(number, {})
-        own = {steps.get(member, 0) for member in placement.source if member in numbers}
+        members = [member for member in placement.source if member in numbers]
+        if part.kind.counts:
+            own = {steps.get(member, 0) for member in members}
+        else:  # whose momentum began is all that is known
+            own = {1 if part.state.get(numbers[member]) else 0 for member in members}
         if len(own) > 1:
             out.refused.append((f"step of {name}", f"{' and '.join(placement.source)} differ: {sorted(own)}"))
             continue
         for path in placement.target:
-            vector[places[path]] = 1 if not part.kind.counts and entry else own.copy().pop()
-            if not any(part.state.get(numbers[member]) for member in placement.source if member in numbers):
+            vector[places[path]] = own.copy().pop()
+            if not any(part.state.get(numbers[member]) for member in members):
                 out.absent.setdefault(path, [])
         dtype = _count_type(entry.get("step"))
         if dtype is not None:

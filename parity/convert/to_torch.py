@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from parity.convert.begun import Begun
 from parity.convert.ledger import Ledger
 from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
@@ -172,13 +173,14 @@ class _Back:
         self.kept: set[int] = set()
         """Identities of the arrays that have no leaf in JAX, and are as they were."""
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
-        self.shapes = _shapes(content["tree"], where)
+        self.model = _model(content["tree"], where)
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
         self.counted: tuple[int, int] | None = None
 
     def tree(self) -> Tree:
         """Return all of the state."""
         tree = decode_tree(self.content["tree"], self._resolve, self.where)
+        self._begin(tree)
         moved, moving = self._moved(), dict(leaves(moving_leaves(tree)))
         self.used |= {leaf_name(keys) for keys in moving}
         if moved is not None:
@@ -186,7 +188,6 @@ class _Back:
         else:
             self._require_unmoved(moving)
             self.used.add("step")
-        self._pass_absent()
         self._pass_counts()
         if self.optax is not None:
             self.used |= self.optax.fresh
@@ -199,11 +200,22 @@ class _Back:
                 self.ledger.add(name, "reset" if asked else "refused", how=how)
         return tree
 
-    def _pass_absent(self) -> None:
-        """Pass what stands for parameters without an entry in PyTorch, as long as they had no update."""
-        for at, standing in dict(self.content.get("absent") or {}).values():
-            if not self._counts()[at]:
-                self.used |= set(standing)
+    def _begin(self, tree: Tree) -> None:
+        """Give parameters without an entry in PyTorch what updates in JAX began, and pass what had none."""
+        absent, recorded = dict(self.content.get("absent") or {}), self.content.get("optimizer")
+        if not absent or not recorded:
+            return
+        begun = Begun(
+            recorded,
+            {path: place for path, (place, _) in absent.items()},
+            self._counts(),
+            self.optax is None or self.content.get("counted", True),
+            self.placements,
+            self.model,
+            self.leaves,
+        )
+        for path in begun.begin(tree, self._resolve, self.ledger, self.where):
+            self.used |= set(absent[path][1])
 
     def _pass_counts(self) -> None:
         """Pass the counts of a class that has none in PyTorch, such as SGD: momentum starts where there is none.
@@ -268,7 +280,7 @@ class _Back:
                 )
             self.used.add(name)
             arrays.append(found)
-        shapes = [self.shapes.get(name, tuple(reference["shape"])) for name in placement.source]
+        shapes = [tuple(self.model.get(name, reference)["shape"]) for name in placement.source]
         return placement.backward(arrays, shapes)
 
     def _check(self, name: str, found: Any, reference: Mapping[str, Any]) -> Array:
@@ -339,13 +351,13 @@ class _Back:
         )
 
 
-def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of PyTorch's parameters, by name, from the references of the model."""
-    found: dict[str, tuple[int, ...]] = {}
+def _model(document: Any, where: str) -> dict[str, dict[str, Any]]:
+    """Return the references of the model: PyTorch's parameters by name, with their shapes and types."""
+    found: dict[str, dict[str, Any]] = {}
 
     def look(reference: dict[str, Any]) -> None:
         if reference.get("model") is True:
-            found[reference["name"]] = tuple(reference["shape"])
+            found[reference["name"]] = reference
 
     decode_tree(document, look, where)
     return found
