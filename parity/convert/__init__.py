@@ -6,6 +6,7 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 from parity.convert.aligning import aligned
 from parity.convert.assigning import parts_of
 from parity.convert.background_sealing import Sealing, seal
+from parity.convert.below import advice_of_folders
 from parity.convert.checksums import with_checksums
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
@@ -62,6 +63,7 @@ __all__ = [
     "TorchState",
     "TreeRow",
     "Zeros",
+    "advice_of_folders",
     "aligned",
     "choose",
     "compare_sources",

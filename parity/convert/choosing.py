@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from parity.convert.below import advice_of_folders
 from parity.convert.opening import is_checkpoint, open_any
 from parity.errors import CheckpointError
 from parity.formats import TRACKER, Opaque, Tree, newest_of_megatron
@@ -51,7 +52,10 @@ def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, 
     if not numbered:
         if is_checkpoint(folder):
             raise CheckpointError(f"{folder} is one checkpoint, and holds no others with a number in their names")
-        raise CheckpointError(f"{folder} holds no checkpoint with a number in its name; there are {_names(folder)}")
+        raise CheckpointError(
+            f"{folder} holds no checkpoint with a number in its name; there are {_names(folder)}"
+            f"{advice_of_folders(folder)}"
+        )
     number = max(numbered) if which == "latest" else which
     found = numbered.get(number, [])
     if len(found) != 1:
@@ -102,6 +106,8 @@ def _best(folder: Path, numbered: dict[int, list[Path]]) -> tuple[Path, str]:
                         f"{path} says that {Path(recorded).name} is the best, and it is not in {folder}"
                     )
                 return best, why
+    if not numbered and (advice := advice_of_folders(folder)):
+        raise CheckpointError(f"{folder} holds no checkpoint itself; there are {_names(folder)}{advice}")
     raise CheckpointError(
         f"{folder}: which checkpoint is the best is unknown: no trainer_state.json has a best_model_checkpoint, and "
         "no checkpoint of Lightning a best_model_path; a run of this project records it"

@@ -6,6 +6,7 @@ import orbax.checkpoint as ocp
 import pytest
 import torch
 
+import torch_side
 from parity.cli import main
 from tests.support.sealed import flip
 
@@ -93,3 +94,49 @@ def test_a_link_to_a_sealed_directory_is_followed_unless_it_lies_in_a_run(
     capsys.readouterr()
     assert main(["verify", str(steps / "5")]) == 1
     assert "is a link" in capsys.readouterr().out
+
+
+def versions_of_lightning(folder: Path, *versions: int) -> Path:
+    """Make what Lightning's logger makes: a folder for each run, whose checkpoints lie in `checkpoints`."""
+    for version in versions:
+        held = folder / f"version_{version}" / "checkpoints"
+        held.mkdir(parents=True)
+        (held.parent / "hparams.yaml").write_text("lr: 1")
+        torch.save({"w": torch.ones(3), "step": 3}, held / "epoch=1-step=3.ckpt")
+    return folder
+
+
+@pytest.mark.parametrize("which", ["latest", "best", "3"])
+def test_above_the_folders_of_checkpoints_the_error_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], which: str
+) -> None:
+    logs = versions_of_lightning(tmp_path / "logs", 0, 1)
+    assert main(["path", str(logs), which]) == 2
+    said = capsys.readouterr().err
+    folders = [str(logs / f"version_{number}" / "checkpoints") for number in (0, 1)]
+    assert f"give one of the folders that hold them: {', '.join(folders)}" in " ".join(said.split())
+    assert main(["path", str(logs / "version_0"), which]) == 2
+    said = capsys.readouterr().err
+    assert f"give the folder that holds them: {folders[0]}" in " ".join(said.split())
+    assert "spec.toml" not in said
+    if which == "latest":
+        assert main(["path", folders[0], which]) == 0
+    assert main(["verify", str(logs)]) == 5
+    assert folders[0] in capsys.readouterr().err
+    assert main(["verify", str(logs / "version_0")]) == 5
+
+
+def test_what_is_left_of_a_run_is_no_folder_of_another_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its seals say whose they are, whatever else went."""
+    torch_side.save(tmp_path / "checkpoints" / "3", {"w": torch.ones(3)})
+    assert main(["path", str(tmp_path), "latest"]) == 2
+    assert "spec.toml" in capsys.readouterr().err
+
+
+def test_folders_without_checkpoints_below_get_no_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "notes.txt").write_text("none")
+    assert main(["path", str(tmp_path), "latest"]) == 2
+    assert "give" not in capsys.readouterr().err
