@@ -11,7 +11,7 @@ import numpy as np
 
 from parity.convert.branches import branches
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
+from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves, note_unmoving
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
 from parity.convert.optax_names import name_of, require_class, require_momentum
@@ -151,6 +151,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         made["step"] = step
     moving = moving_leaves(tree)
     made |= moving
+    note_unmoving(tree, moving, ledger)
     made[DOCUMENT] = forward.document(optimizer, step, moving)
     return made
 

@@ -275,6 +275,13 @@ class _Back:
             name = f"{prefix}.{path}"
             found = self.leaves.get(name)
             if not isinstance(found, Array):
+                if self.optax is not None and prefix.startswith("opt_state."):
+                    slot = prefix.rpartition(".")[2].replace("_", " ")
+                    kind = (self.content.get("optimizer") or {}).get("kind") or "the optimizer"
+                    raise CheckpointError(
+                        f"{self.where}: opt_state keeps no {slot} of {path}, which {kind} in PyTorch has: another "
+                        "transformation made it, or none that covers this parameter"
+                    )
                 raise CheckpointError(
                     f"{self.where}: {name} is missing: PyTorch's {placement.source[0]} is made from it"
                 )

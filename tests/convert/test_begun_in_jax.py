@@ -172,3 +172,20 @@ def test_momentum_that_began_in_one_part_of_a_joined_parameter_is_refused(
     words = ["--rules", str(tmp_path / "rules.toml"), "--names", str(tmp_path / "names.txt")]
     assert convert(saved(tmp_path / "s.pt", model, optimizer, 1), tmp_path / "o", *words) == 1
     assert "0.weight and 1.weight differ" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("state", ["fresh", "stepped"])
+def test_a_parameter_under_another_transformation_is_named_as_it_is_called_in_the_tree(
+    state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The layout between the two has leaves that nobody's tree has."""
+    model, optimizer = fresh()
+    if state == "stepped":
+        stepped(model, optimizer, 1)
+    assert convert(saved(tmp_path / "s.pt", model, optimizer), tmp_path / "o", "--optimizer", "parity") == 0
+    labels = {"weight": "a", "scale": "b"}
+    moved = in_jax(tmp_path / "o", optax.partition({"a": optax.adamw(0.01), "b": optax.sgd(0.01, 0.9)}, labels), 2)
+    assert convert(moved, tmp_path / "back.pt") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "opt_state keeps no first moment of scale, which AdamW in PyTorch has" in said
+    assert "slots" not in said

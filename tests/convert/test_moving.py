@@ -272,3 +272,26 @@ def test_the_leaves_hold_what_the_suite_and_a_scaler_of_jax_start_from(tmp_path:
     assert tree["loss_scale"]["scale"].dtype == np.float32
     found = open_any(tmp_path / "o").tree
     assert set(found) == {"params", "opt_state", "step", "schedule", "loss_scale", "torch"}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda o: lr.LambdaLR(o, lambda step: 0.9**step),
+        lambda o: lr.CyclicLR(o, 0.01, 0.1, 3, scale_fn=lambda cycle: 0.5**cycle),
+        lambda o: lr.CyclicLR(o, 0.01, 0.1, 3),
+    ],
+    ids=["lambda", "scaled", "cyclic"],
+)
+def test_a_schedule_that_jax_gets_nothing_of_is_said(build: Build, tmp_path: Path, capsys: Any) -> None:
+    """The dict of a CyclicLR is the same with a function of one's own as without."""
+    _, tree = converted(tmp_path, build)
+    assert "schedule" not in tree
+    said = " ".join(capsys.readouterr().out.split())
+    assert "JAX gets no schedule from scheduler, which is kept in the document alone" in said
+    assert "loss_scale" not in said
+
+
+def test_of_a_schedule_that_jax_gets_nothing_is_said(tmp_path: Path, capsys: Any) -> None:
+    converted(tmp_path, SCHEDULERS["one-cycle"])
+    assert "JAX gets no" not in capsys.readouterr().out
