@@ -22,8 +22,9 @@ from parity.checkpoints import (
     verify_file,
 )
 from parity.checkpoints.remote import name_of
-from parity.convert import choose, is_checkpoint, prove, with_checksums
+from parity.convert import choose, prove, with_checksums
 from parity.errors import CheckpointError, DamagedError
+from parity.formats import is_checkpoint
 from parity.policy import Which
 from parity.report import clean
 from parity.results import EXIT_CODES
@@ -125,9 +126,16 @@ def checkpoints_in(folder: Path) -> tuple[list[Path], list[str]]:
 
     A file that was sealed counts, whatever became of it.
     """
-    entries = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
-    found = [one for one in entries if has_seal(one) or is_checkpoint(one)]
-    return found, [one.name for one in entries if one not in found]
+    found: list[Path] = []
+    others: list[str] = []
+    for one in sorted(folder.iterdir()):
+        if one.name.startswith("."):
+            continue
+        if has_seal(one) or is_checkpoint(one):
+            found.append(one)
+        else:
+            others.append(one.name)
+    return found, others
 
 
 def has_seal(path: Path) -> bool:

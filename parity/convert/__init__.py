@@ -14,7 +14,7 @@ from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import convert, map_tree, mapped, without_document
 from parity.convert.inspection import ComponentTotals, Inspection, ParameterCounts, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
-from parity.convert.opening import is_checkpoint, open_any
+from parity.convert.opening import open_any
 from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
@@ -70,7 +70,6 @@ __all__ = [
     "component_of_key",
     "convert",
     "inspect_source",
-    "is_checkpoint",
     "map_tree",
     "mapped",
     "name_of",

@@ -1,18 +1,20 @@
-"""Folders further below that hold checkpoints, for the advice where a folder above them was given."""
+"""Checkpoints in a folder, and folders further below that hold some: the advice where a folder above was given."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from parity.convert.opening import is_checkpoint
+from parity.formats import is_checkpoint
 
-__all__ = ["advice_of_folders", "folders_of_checkpoints"]
+__all__ = ["advice_of_contents", "advice_of_folders", "folders_of_checkpoints"]
 
 MOST_LOOKED_AT = 2000
 """Entries; a folder of data may hold millions."""
 MOST_DEPTH = 4
 MOST_SHOWN = 4
+MOST_HELD = 100
+"""Entries of a folder that are looked into to say which are checkpoints."""
 
 
 def folders_of_checkpoints(folder: Path) -> list[Path]:
@@ -45,6 +47,15 @@ def advice_of_folders(folder: Path) -> str:
     shown = ", ".join(map(str, found[:MOST_SHOWN]))
     which = "the folder that holds them" if len(found) == 1 else "one of the folders that hold them"
     return f"; give {which}: {shown}{more}"
+
+
+def advice_of_contents(folder: Path) -> str:
+    """Return which checkpoints in a folder to give instead, or which folders below it; empty if there is none."""
+    held = [one for one in _entries(folder, MOST_HELD) if is_checkpoint(one)]
+    if not held:
+        return advice_of_folders(folder)
+    which = "the one" if len(held) == 1 else "one of those"
+    return f"; give {which} in it: {', '.join(map(str, held[:MOST_SHOWN]))}{', ...' * (len(held) > MOST_SHOWN)}"
 
 
 def _entries(folder: Path, most: int) -> list[Path]:

@@ -8,6 +8,7 @@ import torch
 
 import torch_side
 from parity.cli import main
+from parity.convert import choosing
 from tests.support.sealed import flip
 
 
@@ -140,3 +141,39 @@ def test_folders_without_checkpoints_below_get_no_advice(tmp_path: Path, capsys:
     (tmp_path / "a" / "notes.txt").write_text("none")
     assert main(["path", str(tmp_path), "latest"]) == 2
     assert "give" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inspect", "convert"])
+def test_a_folder_that_is_no_checkpoint_names_those_in_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    (folder / "cfg.json").write_text("{}")
+    words = [command, str(folder), *([str(folder.parent / "o"), "--to", "orbax"] if command == "convert" else [])]
+    both = f"{folder / 'epoch=1.ckpt'}, {folder / 'epoch=2.ckpt'}"
+    assert main(words) == 2
+    assert f"is no checkpoint itself; give one of those in it: {both}" in " ".join(capsys.readouterr().err.split())
+    (folder / "epoch=1.ckpt").unlink()
+    assert main(words) == 2
+    assert "give the one in it" in " ".join(capsys.readouterr().err.split())
+    (folder / "epoch=2.ckpt").unlink()
+    assert main(words) == 2
+    assert "known are" in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_a_thousand_files_only_those_that_may_be_meant_are_looked_into(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save({"w": torch.ones(3)}, tmp_path / "step_1.pt")
+    content = (tmp_path / "step_1.pt").read_bytes()
+    for step in range(2, 1001):
+        (tmp_path / f"step_{step}.pt").write_bytes(content)
+    (tmp_path / "step_1000.pt").write_bytes(b"half of it")
+    looked: list[Path] = []
+    real = choosing.is_checkpoint
+    monkeypatch.setattr(choosing, "is_checkpoint", lambda path: looked.append(path) or real(path))
+    for which, step in (("latest", 999), ("77", 77)):
+        assert main(["path", str(tmp_path), which]) == 0
+        assert capsys.readouterr().out.strip() == str(tmp_path / f"step_{step}.pt")
+    assert len(looked) < 10
+    assert main(["path", str(tmp_path), "2000"]) == 2
+    assert "number 2000 is not among 992, 993" in " ".join(capsys.readouterr().err.split())
