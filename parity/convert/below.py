@@ -59,7 +59,7 @@ def advice_of_contents(folder: Path) -> str:
 
 
 def _entries(folder: Path, most: int) -> list[Path]:
-    names = []
+    names: list[str] = []
     try:
         with os.scandir(folder) as rows:
             for row in rows:
