@@ -15,11 +15,12 @@ import numpy as np
 
 from parity.convert.branches import node_at
 from parity.convert.ledger import Ledger
-from parity.convert.optimizer_layout import STEPS
+from parity.convert.optimizer_layout import SCALAR, STEPS
+from parity.convert.torch_state import STORED
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Tree
 from parity.mapping import RulePlacement
-from parity.state import OPTIMIZERS, OptimizerKind, Slot, slot_shape
+from parity.state import OptimizerKind, Slot, slot_shape
 
 __all__ = ["Begun"]
 
@@ -59,7 +60,7 @@ class Begun:
         """
         if not self.recorded.get("kind"):  # a document from before, which does not say what an entry has
             return [path for path, place in self.places.items() if not self.counts[place]]
-        node, kind = node_at(tree, self.recorded["at"]), OPTIMIZERS[self.recorded["kind"]]
+        node, kind = node_at(tree, self.recorded["at"]), STORED[self.recorded["kind"]]
         state, begun = node["state"], 0
         count_type = _count_type(state, self.counts)
         spell: Callable[[Key], Key] = str if state and all(isinstance(key, str) for key in state) else _as_it_is
@@ -124,7 +125,9 @@ class Begun:
         own = slot_shape(slot, shape)
         of_count = "float32" if count_type == "int" else count_type
         reference = {"from": f"opt_state.slots.{slot.name}", "name": name, "shape": list(own)}
-        return {**reference, "dtype": of_count if slot.form == "scalar" else dtype}
+        if slot.form == "scalar":
+            return {**reference, "dtype": of_count, SCALAR: True}
+        return {**reference, "dtype": dtype}
 
 
 def _as_it_is(key: Key) -> Key:

@@ -18,7 +18,7 @@ from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
 from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum
 from parity.convert.optax_tree import OptaxState
-from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
+from parity.convert.optimizer_layout import COUNT, SCALAR, STEPS, OptimizerLayout
 from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
@@ -264,7 +264,7 @@ class _Back:
         if key not in self.cache:
             self.cache[key] = self._gather(prefix, placement, reference)
         array = self.cache[key][placement.source.index(torch_name)]
-        name, how = f"{prefix}.{placement.target[0]}", placement.rule.how
+        name, how = f"{prefix}.{placement.target[0]}", "" if reference.get(SCALAR) else placement.rule.how
         self._check(name, array, reference)
         self.ledger.add(name, "transformed" if how else "copied", torch_name, how and f"back: {how}", array.nbytes)
         return array
@@ -287,6 +287,12 @@ class _Back:
                 )
             self.used.add(name)
             arrays.append(found)
+        if reference.get(SCALAR):
+            kinds = {str(one) for one in arrays}
+            if len(kinds) > 1 or (not arrays[0].shape and len({one.load().tobytes() for one in arrays}) > 1):
+                names = " and ".join(f"{prefix}.{path}" for path in placement.target)
+                raise CheckpointError(f"{self.where}: {names} differ, and they are one number in PyTorch")
+            return arrays[:1] * len(placement.source)
         shapes = [tuple(self.model.get(name, reference)["shape"]) for name in placement.source]
         return placement.backward(arrays, shapes)
 
