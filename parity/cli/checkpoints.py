@@ -27,7 +27,7 @@ from parity.cli.homes import find_home, hash_of_run, home_of
 from parity.cli.options import add_run_and_which, count, local_path, number, on_disk, place
 from parity.cli.stored import print_stored_path, verify_stored
 from parity.cli.whole import print_whole
-from parity.convert import with_checksums
+from parity.convert import advice_of_folders, with_checksums
 from parity.errors import CheckpointError, RunDirectoryError, UnsealedError
 from parity.formats import steps_of
 from parity.policy import RANGES
@@ -108,6 +108,11 @@ def _verify(options: argparse.Namespace) -> int:
                 shown = ", ".join(others[:6]) + (", ..." if len(others) > 6 else "")
                 print(f"parity: not looked at, as of no known format: {clean(shown)}", file=sys.stderr)
             return _verify_steps(console, several)
+        if advice := advice_of_folders(path):
+            print(
+                f"parity: {name_of(path)} holds no checkpoint itself: nothing was verified{advice}", file=sys.stderr
+            )
+            return EXIT_CODES["empty"]
     targets = _targets(path)
     if options.against is not None:
         _require_single(path, targets, options.against)

@@ -31,13 +31,12 @@ from parity.convert import (
     Tolerance,
     aligned,
     compare_sources,
-    is_checkpoint,
     mapped,
     open_any,
     without_document,
 )
 from parity.errors import CheckpointError, ResultError
-from parity.formats import FAMILIES, Source
+from parity.formats import FAMILIES, Source, is_checkpoint
 from parity.mapping import read_rules
 from parity.report import clean, print_comparison, print_differences, print_runs, quoted, short
 from parity.results import EXIT_CODES, CheckResult, read_result

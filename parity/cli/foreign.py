@@ -9,10 +9,22 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from parity.checkpoints import FILE, Verified, describe, followed, run_of, seal_beside, verify, verify_file
+from parity.checkpoints import (
+    FILE,
+    RUN,
+    Verified,
+    describe,
+    followed,
+    read_seal,
+    run_of,
+    seal_beside,
+    verify,
+    verify_file,
+)
 from parity.checkpoints.remote import name_of
-from parity.convert import choose, is_checkpoint, prove, with_checksums
+from parity.convert import choose, prove, with_checksums
 from parity.errors import CheckpointError, DamagedError
+from parity.formats import is_checkpoint
 from parity.policy import Which
 from parity.report import clean
 from parity.results import EXIT_CODES
@@ -114,9 +126,16 @@ def checkpoints_in(folder: Path) -> tuple[list[Path], list[str]]:
 
     A file that was sealed counts, whatever became of it.
     """
-    entries = [one for one in sorted(folder.iterdir()) if not one.name.startswith(".")]
-    found = [one for one in entries if has_seal(one) or is_checkpoint(one)]
-    return found, [one.name for one in entries if one not in found]
+    found: list[Path] = []
+    others: list[str] = []
+    for one in sorted(folder.iterdir()):
+        if one.name.startswith("."):
+            continue
+        if has_seal(one) or is_checkpoint(one):
+            found.append(one)
+        else:
+            others.append(one.name)
+    return found, others
 
 
 def has_seal(path: Path) -> bool:
@@ -131,5 +150,24 @@ def verify_sealed(path: Path) -> Verified:
 
 
 def _is_run(path: Path) -> bool:
-    names = ("spec.toml", "checkpoints", "steps.jsonl", "latest.json")
-    return RunDirectory(path).exists or any(os.path.lexists(path / name) for name in names)
+    """Return whether a path is a run or a manager of ours, or what is left of one.
+
+    Other tools call a folder of checkpoints `checkpoints` too: it is theirs where it holds some, and none has a
+    seal that a save of ours wrote.
+    """
+    if RunDirectory(path).exists or any(os.path.lexists(path / name) for name in RUN):
+        return True
+    held = path / "checkpoints"
+    if not os.path.lexists(held) or not held.is_dir():
+        return os.path.lexists(held)
+    entries = list(held.iterdir())
+    return any(map(_is_sealed_by_us, entries)) or not any(map(is_checkpoint, entries))
+
+
+def _is_sealed_by_us(step: Path) -> bool:
+    if not os.path.lexists(step / FILE):
+        return False
+    try:
+        return not read_seal(step).foreign
+    except CheckpointError:
+        return True  # whose it was is not known: what is left of a run is none of another tool

@@ -6,6 +6,7 @@ Knows formats by `parity.formats` and no framework; trains nothing.
 from parity.convert.aligning import aligned
 from parity.convert.assigning import parts_of
 from parity.convert.background_sealing import Sealing, seal
+from parity.convert.below import advice_of_folders
 from parity.convert.checksums import with_checksums
 from parity.convert.choosing import choose
 from parity.convert.comparison import Comparison, LeafComparison, LeafOutcome, Tolerance, compare_sources
@@ -13,7 +14,7 @@ from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import convert, map_tree, mapped, without_document
 from parity.convert.inspection import ComponentTotals, Inspection, ParameterCounts, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
-from parity.convert.opening import is_checkpoint, open_any
+from parity.convert.opening import open_any
 from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
 from parity.convert.proof import Proof, prove
@@ -62,13 +63,13 @@ __all__ = [
     "TorchState",
     "TreeRow",
     "Zeros",
+    "advice_of_folders",
     "aligned",
     "choose",
     "compare_sources",
     "component_of_key",
     "convert",
     "inspect_source",
-    "is_checkpoint",
     "map_tree",
     "mapped",
     "name_of",

@@ -8,9 +8,10 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from parity.convert.opening import is_checkpoint, open_any
+from parity.convert.below import advice_of_folders
+from parity.convert.opening import open_any
 from parity.errors import CheckpointError
-from parity.formats import TRACKER, Opaque, Tree, newest_of_megatron
+from parity.formats import TRACKER, Opaque, Tree, is_checkpoint, newest_of_megatron
 from parity.storage import MAX_BYTES, read_given
 
 __all__ = ["choose"]
@@ -40,31 +41,37 @@ def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, 
         CheckpointError: None has a number, or not the one that was asked for, or two have it; what is best was not
             recorded; it is gone.
     """
-    numbered = _numbered(folder)
     if which == "best":
-        return _best(folder, numbered)
+        return _best(folder)
     pointer = folder / "latest"
     if which == "latest" and pointer.is_file():
         return _pointed(folder, pointer)
     if which == "latest" and (folder / TRACKER).is_file():
         return newest_of_megatron(folder), f"the file {TRACKER} names it"
+    numbered = _numbered(folder)
+    # thousands of files are told by their names: only those that may be the one are looked into
+    wanted = sorted(numbered, reverse=True) if which == "latest" else [which]
+    rows = ((number, list(filter(is_checkpoint, numbered.get(number, ())))) for number in wanted)
+    number, found = next(((number, one) for number, one in rows if one), (0, []))
+    if len(found) == 1:
+        return found[0], f"{number} is the {'largest ' if which == 'latest' else ''}number in a name"
+    numbered = {number: held for number, one in numbered.items() if (held := list(filter(is_checkpoint, one)))}
     if not numbered:
         if is_checkpoint(folder):
             raise CheckpointError(f"{folder} is one checkpoint, and holds no others with a number in their names")
-        raise CheckpointError(f"{folder} holds no checkpoint with a number in its name; there are {_names(folder)}")
+        raise CheckpointError(
+            f"{folder} holds no checkpoint with a number in its name; there are {_names(folder)}"
+            f"{advice_of_folders(folder)}"
+        )
     number = max(numbered) if which == "latest" else which
     found = numbered.get(number, [])
-    if len(found) != 1:
-        have = ", ".join(map(str, sorted(numbered)[-8:]))
-        problem = (
-            f"names {len(found)} of them: {', '.join(p.name for p in found)}" if found else f"is not among {have}"
-        )
-        raise CheckpointError(f"{folder}: number {number} {problem}")
-    return found[0], f"{number} is the {'largest ' if which == 'latest' else ''}number in a name"
+    have = ", ".join(map(str, sorted(numbered)[-8:]))
+    problem = f"names {len(found)} of them: {', '.join(p.name for p in found)}" if found else f"is not among {have}"
+    raise CheckpointError(f"{folder}: number {number} {problem}")
 
 
 def _numbered(folder: Path) -> dict[int, list[Path]]:
-    """Return the checkpoints below a directory by the last number in their names; drafts are left out.
+    """Return what may be a checkpoint in a directory, by the last number in its name; drafts are left out.
 
     The files of a directory that is a checkpoint itself are parts of it, such as the random states of one process.
     """
@@ -74,7 +81,7 @@ def _numbered(folder: Path) -> dict[int, list[Path]]:
         if of_one and entry.is_file():
             continue
         match = _STEP.search(entry.stem if entry.is_file() else entry.name)
-        if match and not _TEMPORARY.search(entry.name) and is_checkpoint(entry):
+        if match and not _TEMPORARY.search(entry.name):
             found.setdefault(int(match[1]), []).append(entry)
     return found
 
@@ -91,9 +98,11 @@ def _pointed(folder: Path, pointer: Path) -> tuple[Path, str]:
     return folder / name, f"the file {pointer.name} names it"
 
 
-def _best(folder: Path, numbered: dict[int, list[Path]]) -> tuple[Path, str]:
+def _best(folder: Path) -> tuple[Path, str]:
+    numbered, some = _numbered(folder), False
     for number in sorted(numbered, reverse=True):
-        for path in numbered[number]:
+        for path in filter(is_checkpoint, numbered[number]):
+            some = True
             recorded, why = _recorded_best(path)
             if recorded:
                 best = folder / Path(recorded).name
@@ -102,6 +111,8 @@ def _best(folder: Path, numbered: dict[int, list[Path]]) -> tuple[Path, str]:
                         f"{path} says that {Path(recorded).name} is the best, and it is not in {folder}"
                     )
                 return best, why
+    if not some and (advice := advice_of_folders(folder)):
+        raise CheckpointError(f"{folder} holds no checkpoint itself; there are {_names(folder)}{advice}")
     raise CheckpointError(
         f"{folder}: which checkpoint is the best is unknown: no trainer_state.json has a best_model_checkpoint, and "
         "no checkpoint of Lightning a best_model_path; a run of this project records it"

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from parity import storage
 from parity.errors import CheckpointError
 
 __all__ = ["Draft", "draft_of", "require_free"]
@@ -82,7 +83,8 @@ def draft_of(target: Path) -> Iterator[Draft]:
         require_free(target)
         _clear(target)
         folder = target.with_name(f".{target.name}.{os.getpid()}.draft")
-        folder.mkdir()
+        with storage.drafted(target, folder):
+            folder.mkdir()
         handle = _lock(folder)
     try:
         yield Draft(folder, target)

@@ -17,12 +17,22 @@ import numpy as np
 
 from parity.convert.branches import branches, is_optimizer, node_at
 from parity.convert.components import SCALER
+from parity.convert.ledger import Ledger
 from parity.convert.scheduler_dict import read_scheduler, write_groups, write_scheduler
 from parity.errors import CheckpointError, ParityError
-from parity.formats import InMemory, Tree, number_of
+from parity.formats import InMemory, Tree, leaf_name, number_of
 from parity.schedules import Schedule
 
-__all__ = ["LOSS_SCALE", "MOVING", "SCHEDULE", "Moved", "carry_scaler", "carry_schedule", "moving_leaves"]
+__all__ = [
+    "LOSS_SCALE",
+    "MOVING",
+    "SCHEDULE",
+    "Moved",
+    "carry_scaler",
+    "carry_schedule",
+    "moving_leaves",
+    "note_unmoving",
+]
 
 SCHEDULE = "schedule"
 """Key of the JAX tree."""
@@ -69,6 +79,24 @@ def moving_leaves(tree: Tree) -> dict[str, Any]:
             "growth_tracker": InMemory(np.array(state["_growth_tracker"], np.int32)),
         }
     return found
+
+
+def note_unmoving(tree: Tree, moving: Mapping[str, Any], ledger: Ledger) -> None:
+    """Say which schedule or loss scale JAX gets nothing of, though PyTorch's state has one.
+
+    Args:
+        tree: PyTorch's.
+        moving: What `moving_leaves` found in it.
+        ledger: Takes a note for each.
+    """
+    for component, key in MOVING.items():
+        held = [leaf_name(one.keys) for one in branches(tree) if one.component == component and one.value]
+        if held and key not in moving:
+            one = "its state does not say all of it, such as a function, or is of no class that is known"
+            why = "there are several" if len(held) > 1 else one
+            ledger.notes.append(
+                f"JAX gets no {key} from {', '.join(held[:4])}, which is kept in the document alone: {why}"
+            )
 
 
 def carry_schedule(tree: dict[str, Any], text: Any, moved: Moved, where: str) -> str | None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from parity.checkpoints import FILE, LONE, read_seal, read_seal_beside, seal_beside, untouched_since
+from parity.convert.below import advice_of_contents
 from parity.errors import CheckpointError
-from parity.formats import Source, open_checkpoint, recognise
+from parity.formats import Source, is_checkpoint, open_checkpoint
 
-__all__ = ["is_checkpoint", "open_any"]
+__all__ = ["open_any"]
 
 
 def open_any(path: Path) -> Source:
@@ -24,6 +25,8 @@ def open_any(path: Path) -> Source:
     """
     if path.is_dir() and not any(path.iterdir()):
         raise CheckpointError(f"{path} is an empty directory: there is no checkpoint in it")
+    if path.is_dir() and not is_checkpoint(path) and (advice := advice_of_contents(path)):
+        raise CheckpointError(f"{path} is no checkpoint itself{advice}")
     return with_seal(open_checkpoint(path))
 
 
@@ -49,12 +52,3 @@ def with_seal(source: Source) -> Source:
     if seal.spec_hash != LONE:
         return replace(source, sealed=tuple(seal.leaves), detail=detail)
     return replace(source, digests=dict(seal.leaves) if same else {}, detail=detail)
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Return whether a path is of a format that is read."""
-    try:
-        recognise(path)
-    except CheckpointError:
-        return False
-    return True

@@ -18,7 +18,17 @@ from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
 from parity.mapping import RulePlacement, Zeros
 from parity.state import Slot, slot_shape
 
-__all__ = ["COUNT", "LAYOUTS", "STEPS", "OptimizerLayout", "OptimizerTree", "no_counterpart", "optimizer_tree", "put"]
+__all__ = [
+    "COUNT",
+    "LAYOUTS",
+    "SCALAR",
+    "STEPS",
+    "OptimizerLayout",
+    "OptimizerTree",
+    "no_counterpart",
+    "optimizer_tree",
+    "put",
+]
 
 OptimizerLayout = Literal["optax", "parity"]
 LAYOUTS: tuple[OptimizerLayout, ...] = ("optax", "parity")
@@ -27,6 +37,9 @@ STEPS = "opt_state.step"
 
 COUNT = "opt_state.count"
 """Leaf of the position of the schedule in the layout of `jax_side.optim`."""
+
+SCALAR = "scalar"
+"""Key of a reference to a number that all parts of a parameter have alike."""
 
 _OPTAX = {kind: {"first_moment": "mu", "second_moment": "nu"} for kind in ("Adam", "AdamW")}
 """Classes to the names that Optax has for their slots."""
@@ -231,12 +244,20 @@ def _slot_tree(
         there = [member for member in members if member in values]
         if not there and not slot.is_kept(_arguments(part, numbers[name]), len(model[name].shape)):
             continue  # another group keeps it: JAX has it for the parameters of that group alone, too
-        if slot.form != "same" and (placement.rule.how or len(placement.source) > 1):
+        if slot.form not in ("same", "scalar") and (placement.rule.how or len(placement.source) > 1):
             leaf = f"{slot.name} of {name}"
             out.refused.append((leaf, f"its shape is not the parameter's, which is {placement.rule.how or 'joined'}"))
             continue
         given = [values.get(member) or _start(part, slot, numbers, member, model) for member in placement.source]
-        for path, array in zip(placement.target, placement.forward(given), strict=True):
+        if slot.form == "scalar":  # a tied name that the optimizer does not have says nothing
+            given = [one for member, one in zip(placement.source, given, strict=True) if member in numbers]
+        if slot.form == "scalar" and not _alike(given):
+            why = f"{' and '.join(placement.source)} have different values, and JAX keeps one for them"
+            out.refused.append((f"{slot.name} of {name}", why))
+            continue
+        # a number is that of the parameter however its axes lie, and of each part of it
+        moved = [given[0]] * len(placement.target) if slot.form == "scalar" else placement.forward(given)
+        for path, array in zip(placement.target, moved, strict=True):
             put(tree, path, array)
             if not there:
                 out.absent.setdefault(path, []).append(f"{prefix}.{path}")
@@ -244,8 +265,14 @@ def _slot_tree(
             keys = (*part.at, "state", numbers[member], slot.key)
             array = values[member]
             reference = {"from": prefix, "name": member, "shape": list(array.shape), "dtype": array.dtype.name}
-            out.references[keys] = reference
+            out.references[keys] = {**reference, **({SCALAR: True} if slot.form == "scalar" else {})}
     return tree
+
+
+def _alike(arrays: Sequence[Array]) -> bool:
+    """Return whether numbers are one, bit for bit."""
+    first = arrays[0]
+    return all(one.dtype == first.dtype and one.load().tobytes() == first.load().tobytes() for one in arrays[1:])
 
 
 def _arguments(part: OptimizerPart, number: Key) -> dict[str, Any]:
@@ -292,13 +319,17 @@ def _lay_steps(
     vector = np.zeros(len(order), _scalar_dtype(part, model))
     for name, number in numbers.items():
         placement, entry = placements[name], part.state.get(number, {})
-        own = {steps.get(member, 0) for member in placement.source if member in numbers}
+        members = [member for member in placement.source if member in numbers]
+        if part.kind.counts:
+            own = {steps.get(member, 0) for member in members}
+        else:  # whose momentum began is all that is known
+            own = {1 if part.state.get(numbers[member]) else 0 for member in members}
         if len(own) > 1:
             out.refused.append((f"step of {name}", f"{' and '.join(placement.source)} differ: {sorted(own)}"))
             continue
         for path in placement.target:
-            vector[places[path]] = 1 if not part.kind.counts and entry else own.copy().pop()
-            if not any(part.state.get(numbers[member]) for member in placement.source if member in numbers):
+            vector[places[path]] = own.copy().pop()
+            if not any(part.state.get(numbers[member]) for member in members):
                 out.absent.setdefault(path, [])
         dtype = _count_type(entry.get("step"))
         if dtype is not None:

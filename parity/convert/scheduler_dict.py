@@ -1,7 +1,8 @@
 """The `state_dict` of a `torch.optim.lr_scheduler` as a schedule of the suite, and moved on, without PyTorch.
 
 The dict does not name its class. The names of its constants do, each set being of one class alone; a dict with any
-other name is of no class that is known. Functions (`LambdaLR`) are not in it, so that nobody can move those on.
+other name is of no class that is known. Functions (`LambdaLR`) are not in it, so that nobody can move those on; nor
+does the dict of a `CyclicLR` say whether it had one, so that it is of no class here either.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ import numpy as np
 
 from parity.convert.branches import branches
 from parity.convert.ledger import Ledger
-from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves
+from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves, note_unmoving
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
 from parity.convert.optax_names import name_of, require_class, require_momentum
 from parity.convert.optax_tree import fill_optax
-from parity.convert.optimizer_layout import OptimizerLayout, OptimizerTree, optimizer_tree, put
+from parity.convert.optimizer_layout import SCALAR, OptimizerLayout, OptimizerTree, optimizer_tree, put
 from parity.convert.position import note_position, require_one_rate, schedule_position, steps_counted
 from parity.convert.selecting import without
 from parity.convert.torch_names import is_buffer
@@ -151,6 +151,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         made["step"] = step
     moving = moving_leaves(tree)
     made |= moving
+    note_unmoving(tree, moving, ledger)
     made[DOCUMENT] = forward.document(optimizer, step, moving)
     return made
 
@@ -284,7 +285,7 @@ class _Forward:
         return {"at": list(part.at), "groups": groups, "kind": part.kind.name, "made_by": self.made_by}
 
     def _moment(self, reference: Mapping[str, Any]) -> str:
-        placement = self.placements.get(str(reference.get("name")))
+        placement = None if reference.get(SCALAR) else self.placements.get(str(reference.get("name")))
         return placement.rule.how if placement is not None else ""
 
 

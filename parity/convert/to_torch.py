@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from parity.convert.begun import Begun
 from parity.convert.ledger import Ledger
 from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
@@ -17,7 +18,7 @@ from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
 from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum
 from parity.convert.optax_tree import OptaxState
-from parity.convert.optimizer_layout import COUNT, STEPS, OptimizerLayout
+from parity.convert.optimizer_layout import COUNT, SCALAR, STEPS, OptimizerLayout
 from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
@@ -172,13 +173,14 @@ class _Back:
         self.kept: set[int] = set()
         """Identities of the arrays that have no leaf in JAX, and are as they were."""
         self.cache: dict[tuple[str, tuple[str, ...]], Sequence[Array]] = {}
-        self.shapes = _shapes(content["tree"], where)
+        self.model = _model(content["tree"], where)
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
         self.counted: tuple[int, int] | None = None
 
     def tree(self) -> Tree:
         """Return all of the state."""
         tree = decode_tree(self.content["tree"], self._resolve, self.where)
+        self._begin(tree)
         moved, moving = self._moved(), dict(leaves(moving_leaves(tree)))
         self.used |= {leaf_name(keys) for keys in moving}
         if moved is not None:
@@ -186,7 +188,6 @@ class _Back:
         else:
             self._require_unmoved(moving)
             self.used.add("step")
-        self._pass_absent()
         self._pass_counts()
         if self.optax is not None:
             self.used |= self.optax.fresh
@@ -199,11 +200,22 @@ class _Back:
                 self.ledger.add(name, "reset" if asked else "refused", how=how)
         return tree
 
-    def _pass_absent(self) -> None:
-        """Pass what stands for parameters without an entry in PyTorch, as long as they had no update."""
-        for at, standing in dict(self.content.get("absent") or {}).values():
-            if not self._counts()[at]:
-                self.used |= set(standing)
+    def _begin(self, tree: Tree) -> None:
+        """Give parameters without an entry in PyTorch what updates in JAX began, and pass what had none."""
+        absent, recorded = dict(self.content.get("absent") or {}), self.content.get("optimizer")
+        if not absent or not recorded:
+            return
+        begun = Begun(
+            recorded,
+            {path: place for path, (place, _) in absent.items()},
+            self._counts(),
+            self.optax is None or self.content.get("counted", True),
+            self.placements,
+            self.model,
+            self.leaves,
+        )
+        for path in begun.begin(tree, self._resolve, self.ledger, self.where):
+            self.used |= set(absent[path][1])
 
     def _pass_counts(self) -> None:
         """Pass the counts of a class that has none in PyTorch, such as SGD: momentum starts where there is none.
@@ -252,7 +264,7 @@ class _Back:
         if key not in self.cache:
             self.cache[key] = self._gather(prefix, placement, reference)
         array = self.cache[key][placement.source.index(torch_name)]
-        name, how = f"{prefix}.{placement.target[0]}", placement.rule.how
+        name, how = f"{prefix}.{placement.target[0]}", "" if reference.get(SCALAR) else placement.rule.how
         self._check(name, array, reference)
         self.ledger.add(name, "transformed" if how else "copied", torch_name, how and f"back: {how}", array.nbytes)
         return array
@@ -263,12 +275,25 @@ class _Back:
             name = f"{prefix}.{path}"
             found = self.leaves.get(name)
             if not isinstance(found, Array):
+                if self.optax is not None and prefix.startswith("opt_state."):
+                    slot = prefix.rpartition(".")[2].replace("_", " ")
+                    kind = (self.content.get("optimizer") or {}).get("kind") or "the optimizer"
+                    raise CheckpointError(
+                        f"{self.where}: opt_state keeps no {slot} of {path}, which {kind} in PyTorch has: another "
+                        "transformation made it, or none that covers this parameter"
+                    )
                 raise CheckpointError(
                     f"{self.where}: {name} is missing: PyTorch's {placement.source[0]} is made from it"
                 )
             self.used.add(name)
             arrays.append(found)
-        shapes = [self.shapes.get(name, tuple(reference["shape"])) for name in placement.source]
+        if reference.get(SCALAR):
+            kinds = {str(one) for one in arrays}
+            if len(kinds) > 1 or (not arrays[0].shape and len({one.load().tobytes() for one in arrays}) > 1):
+                names = " and ".join(f"{prefix}.{path}" for path in placement.target)
+                raise CheckpointError(f"{self.where}: {names} differ, and they are one number in PyTorch")
+            return arrays[:1] * len(placement.source)
+        shapes = [tuple(self.model.get(name, reference)["shape"]) for name in placement.source]
         return placement.backward(arrays, shapes)
 
     def _check(self, name: str, found: Any, reference: Mapping[str, Any]) -> Array:
@@ -339,13 +364,13 @@ class _Back:
         )
 
 
-def _shapes(document: Any, where: str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of PyTorch's parameters, by name, from the references of the model."""
-    found: dict[str, tuple[int, ...]] = {}
+def _model(document: Any, where: str) -> dict[str, dict[str, Any]]:
+    """Return the references of the model: PyTorch's parameters by name, with their shapes and types."""
+    found: dict[str, dict[str, Any]] = {}
 
     def look(reference: dict[str, Any]) -> None:
         if reference.get("model") is True:
-            found[reference["name"]] = tuple(reference["shape"])
+            found[reference["name"]] = reference
 
     decode_tree(document, look, where)
     return found

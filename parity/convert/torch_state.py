@@ -22,7 +22,7 @@ from parity.errors import CheckpointError, ParityError
 from parity.formats import Array, Key, Opaque, Tree, leaf_name
 from parity.state import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slot_shape
 
-__all__ = ["OptimizerPart", "TorchState", "read_torch_state"]
+__all__ = ["STORED", "OptimizerPart", "TorchState", "read_torch_state"]
 
 _FLAGS = {"foreach", "fused", "capturable", "differentiable", "params", "param_names", "initial_lr"}
 """Keys of a group that do not tell classes apart."""
@@ -38,6 +38,9 @@ _STORED = (
     ),
 )
 """Classes whose state converts; SparseAdam's is kept for the way back, as nothing in JAX takes its steps."""
+
+STORED = {kind.name: kind for kind in _STORED}
+"""Name of a class whose state converts to what it takes and keeps."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,17 @@ from parity.formats.megatron import TRACKER, newest_of_megatron
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
 from parity.formats.raw_chunks import chunk_name
-from parity.formats.recognise import FAMILIES, FORMATS, WRITTEN, Family, Format, open_checkpoint, recognise, steps_of
+from parity.formats.recognise import (
+    FAMILIES,
+    FORMATS,
+    WRITTEN,
+    Family,
+    Format,
+    is_checkpoint,
+    open_checkpoint,
+    recognise,
+    steps_of,
+)
 from parity.formats.scalars import MOST_BITS, are_keys, decode_scalar, encode_scalar, is_spelled
 from parity.formats.symbolic import PLAIN_CALLS, read_pickle
 from parity.formats.torch_file import open_torch_file, open_zip
@@ -77,6 +87,7 @@ __all__ = [
     "encode_tree",
     "extents",
     "files_of",
+    "is_checkpoint",
     "is_spelled",
     "is_text",
     "leaf_name",

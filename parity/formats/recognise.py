@@ -183,6 +183,15 @@ def open_checkpoint(path: Path) -> Source:
     return source
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Return whether a path is of a format that is read."""
+    try:
+        recognise(path)
+    except CheckpointError:
+        return False
+    return True
+
+
 def steps_of(path: Path) -> list[Path]:
     """Return the checkpoints of a directory of which the newest is opened, damaged ones too; none of a single one.
 

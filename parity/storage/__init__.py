@@ -6,6 +6,7 @@ nothing of training.
 
 from parity.storage.atomic import (
     REMOVED,
+    drafted,
     fsync_directory,
     fsync_files,
     fsync_tree,
@@ -78,6 +79,7 @@ __all__ = [
     "digest_bytes",
     "digest_files",
     "digest_range",
+    "drafted",
     "fsync_directory",
     "fsync_files",
     "fsync_tree",

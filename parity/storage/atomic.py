@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = [
+    "drafted",
     "fsync_directory",
     "fsync_files",
     "fsync_tree",
@@ -54,6 +55,26 @@ def named(path: Path, operation: str = "write") -> Iterator[None]:
             vars(error).setdefault("operation", operation)
             if error.filename is None or os.sep not in str(error.filename):  # rmtree's are names without a directory
                 error.filename = str(path)
+        raise
+
+
+@contextmanager
+def drafted(path: Path, draft: Path) -> Iterator[None]:
+    """Name the file that was to be in an OSError that names its draft, which nobody has asked for.
+
+    Args:
+        path: What the draft becomes.
+        draft: What the block makes, or something in it.
+
+    Raises:
+        OSError: The error of the block.
+    """
+    try:
+        with named(path):
+            yield
+    except OSError as error:
+        if error.filename is not None and str(error.filename).startswith(str(draft)):
+            error.filename = str(path)
         raise
 
 
@@ -107,14 +128,17 @@ def replace_file(path: Path, text: str) -> None:
             failed.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with named(draft, "remove"):
-        draft.unlink(missing_ok=True)
+    if os.path.lexists(draft):  # a read-only file system refuses to remove what is not there
+        with named(draft, "remove"):
+            draft.unlink()
     try:
-        write_file(draft, text)
+        with drafted(path, draft):
+            write_file(draft, text)
         with named(draft, "rename"):
             draft.rename(path)
     except OSError:
-        draft.unlink(missing_ok=True)
+        if os.path.lexists(draft):
+            draft.unlink()
         raise
     fsync_directory(path.parent)
 

@@ -6,7 +6,9 @@ import orbax.checkpoint as ocp
 import pytest
 import torch
 
+import torch_side
 from parity.cli import main
+from parity.convert import choosing
 from tests.support.sealed import flip
 
 
@@ -93,3 +95,85 @@ def test_a_link_to_a_sealed_directory_is_followed_unless_it_lies_in_a_run(
     capsys.readouterr()
     assert main(["verify", str(steps / "5")]) == 1
     assert "is a link" in capsys.readouterr().out
+
+
+def versions_of_lightning(folder: Path, *versions: int) -> Path:
+    """Make what Lightning's logger makes: a folder for each run, whose checkpoints lie in `checkpoints`."""
+    for version in versions:
+        held = folder / f"version_{version}" / "checkpoints"
+        held.mkdir(parents=True)
+        (held.parent / "hparams.yaml").write_text("lr: 1")
+        torch.save({"w": torch.ones(3), "step": 3}, held / "epoch=1-step=3.ckpt")
+    return folder
+
+
+@pytest.mark.parametrize("which", ["latest", "best", "3"])
+def test_above_the_folders_of_checkpoints_the_error_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], which: str
+) -> None:
+    logs = versions_of_lightning(tmp_path / "logs", 0, 1)
+    assert main(["path", str(logs), which]) == 2
+    said = capsys.readouterr().err
+    folders = [str(logs / f"version_{number}" / "checkpoints") for number in (0, 1)]
+    assert f"give one of the folders that hold them: {', '.join(folders)}" in " ".join(said.split())
+    assert main(["path", str(logs / "version_0"), which]) == 2
+    said = capsys.readouterr().err
+    assert f"give the folder that holds them: {folders[0]}" in " ".join(said.split())
+    assert "spec.toml" not in said
+    if which == "latest":
+        assert main(["path", folders[0], which]) == 0
+    assert main(["verify", str(logs)]) == 5
+    assert folders[0] in capsys.readouterr().err
+    assert main(["verify", str(logs / "version_0")]) == 5
+
+
+def test_what_is_left_of_a_run_is_no_folder_of_another_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its seals say whose they are, whatever else went."""
+    torch_side.save(tmp_path / "checkpoints" / "3", {"w": torch.ones(3)})
+    assert main(["path", str(tmp_path), "latest"]) == 2
+    assert "spec.toml" in capsys.readouterr().err
+
+
+def test_folders_without_checkpoints_below_get_no_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "notes.txt").write_text("none")
+    assert main(["path", str(tmp_path), "latest"]) == 2
+    assert "give" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inspect", "convert"])
+def test_a_folder_that_is_no_checkpoint_names_those_in_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    (folder / "cfg.json").write_text("{}")
+    words = [command, str(folder), *([str(folder.parent / "o"), "--to", "orbax"] if command == "convert" else [])]
+    both = f"{folder / 'epoch=1.ckpt'}, {folder / 'epoch=2.ckpt'}"
+    assert main(words) == 2
+    assert f"is no checkpoint itself; give one of those in it: {both}" in " ".join(capsys.readouterr().err.split())
+    (folder / "epoch=1.ckpt").unlink()
+    assert main(words) == 2
+    assert "give the one in it" in " ".join(capsys.readouterr().err.split())
+    (folder / "epoch=2.ckpt").unlink()
+    assert main(words) == 2
+    assert "known are" in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_a_thousand_files_only_those_that_may_be_meant_are_looked_into(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save({"w": torch.ones(3)}, tmp_path / "step_1.pt")
+    content = (tmp_path / "step_1.pt").read_bytes()
+    for step in range(2, 1001):
+        (tmp_path / f"step_{step}.pt").write_bytes(content)
+    (tmp_path / "step_1000.pt").write_bytes(b"half of it")
+    looked: list[Path] = []
+    real = choosing.is_checkpoint
+    monkeypatch.setattr(choosing, "is_checkpoint", lambda path: looked.append(path) or real(path))
+    for which, step in (("latest", 999), ("77", 77)):
+        assert main(["path", str(tmp_path), which]) == 0
+        assert capsys.readouterr().out.strip() == str(tmp_path / f"step_{step}.pt")
+    assert len(looked) < 10
+    assert main(["path", str(tmp_path), "2000"]) == 2
+    assert "number 2000 is not among 992, 993" in " ".join(capsys.readouterr().err.split())

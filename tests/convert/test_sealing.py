@@ -1,5 +1,6 @@
 """`parity seal`: checkpoints of other tools get a seal after the fact, and every later change is noticed."""
 
+import errno
 import json
 import os
 import random
@@ -332,3 +333,35 @@ def test_the_test_of_flips_would_see_a_seal_without_a_file(tmp_path: Path, monke
     )
     parity.seal(checkpoint).wait()
     assert [fault.file for fault in verify(checkpoint).faults] == [".metadata"]
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_a_disk_that_cannot_be_written_is_named_with_the_seal_and_nothing_is_lost(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read-only file system refuses to remove even what is not there."""
+    path = tmp_path / "w.pt"
+    torch.save({"w": torch.ones(3)}, path)
+    if kind == "directory":
+        assert main(["convert", str(path), str(tmp_path / "o"), "--to", "orbax"]) == 0
+        path = tmp_path / "o"
+        (path / "seal.json").unlink()
+    place = path / "seal.json" if kind == "directory" else tmp_path / ".w.pt.seal.json"
+    before = sorted(tmp_path.rglob("*"))
+    real = Path.open
+
+    def refused(self: Path, *_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    def opened(self: Path, mode: str = "r", *more: Any, **named: Any) -> Any:
+        if set(mode) & set("wxa+"):
+            refused(self)
+        return real(self, mode, *more, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+    monkeypatch.setattr(Path, "unlink", refused)
+    capsys.readouterr()
+    assert main(["seal", str(path)]) == 3
+    assert f"write {place}: Read-only file system" in " ".join(capsys.readouterr().err.split())
+    monkeypatch.undo()
+    assert sorted(tmp_path.rglob("*")) == before
