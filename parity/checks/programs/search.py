@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from parity.checks.programs.changes import changes_of, changes_of_line
+from parity.checks.programs.constants import linked_numbers
 from parity.checks.programs.edits import Explanation, OperationChange, edit_of
 from parity.checks.programs.numbers import numbers_besides, numbers_of
 from parity.checks.programs.retaken import retaken
@@ -23,9 +24,9 @@ from parity.contract import OperationEdit
 
 __all__ = ["NARROW", "PLAIN", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-PLAIN: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2)
+PLAIN: tuple[str | int, ...] = ("turns", "seen", "linked", 0, "taken", 1, "numbers", 2)
 """What is tried first, in this order: loops of fewer turns, of which the last could be called left out as well, then
-changes whose value is seen in the other program, then all by their rank."""
+changes whose value is seen in the other program, then numbers that it alone has, then all by their rank."""
 
 NARROW: tuple[str | int, ...] = (*PLAIN, "besides")
 """What is tried next, at all operations: the same, and a number that the program has not. What is divided after a
@@ -66,6 +67,9 @@ def searched(
                 found += search.seen()
             elif stage == "taken":
                 found += search.taken()
+            elif stage == "linked":
+                # of a loop that is traced once the number itself is told, and not all its multiples
+                found = sorted([*found, *linked_numbers(search)], key=lambda one: len(one.edits))
             elif stage == "numbers":
                 found += numbers_of(search)
             elif stage == "besides":
