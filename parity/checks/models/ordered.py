@@ -69,14 +69,37 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
     if here is None or there is None:
         return []
     places = [_used(here), _used(there)]
+    by_layers = [_used_by_layers(model, uses, pieces) for model, uses, pieces in (
+        (subjects.first, here, matched.first), (subjects.second, there, matched.second))]  # fmt: skip
     ways: tuple[tuple[list[Alike], Pairer | None], ...] = (([], by_words), ([], None), (list(matched.sure), None))
-    found = [_paired(matched, known, places, pairing, (here, there)) for known, pairing in ways]
+    # where no leaf is a stack of layers the two orders are one
+    found = [_paired(matched, known, order, pairing, (here, there)) for order in (by_layers, places)
+             for known, pairing in ways]  # fmt: skip
     return [one for at, one in enumerate(found) if one is not None and one not in found[:at]]
 
 
 def _used(uses: Mapping[str, LeafUse]) -> CallPlace:
     """Return what gives the place of a piece in the order of use."""
     return lambda piece: (uses[piece.leaf].number, piece.number)
+
+
+def _used_by_layers(model: ModelProbe, uses: Mapping[str, LeafUse], pieces: Sequence[LeafPart]) -> CallPlace:
+    """Return what gives the place of a piece where a loop over stacks of layers takes them layer by layer.
+
+    Leaves of as many layers that are used one after the other are taken by one loop.
+    """
+    depths: dict[str, int] = {}
+    for one in pieces:
+        length = np.shape(model.leaves[one.leaf])[0] if np.ndim(model.leaves[one.leaf]) else 1
+        depths[one.leaf] = length if length > 1 and one.count % length == 0 else 1
+    loops: dict[str, int] = {}
+    last = 1
+    for number, leaf in enumerate(sorted(depths, key=lambda leaf: uses[leaf].number)):
+        joins = number and depths[leaf] == last > 1
+        loops[leaf] = max(loops.values(), default=-1) + (not joins)
+        last = depths[leaf]
+    return lambda piece: (loops[piece.leaf], piece.number * depths[piece.leaf] // piece.count,
+                          uses[piece.leaf].number, piece.number)  # fmt: skip
 
 
 def _values(subjects: Subjects) -> list[dict[str, NDArray[np.float64]]]:
