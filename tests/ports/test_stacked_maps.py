@@ -29,13 +29,13 @@ class Block(nn.Module):
 
 
 class Layers(nn.Module):
-    """Two layers of four matrices, all of one shape, and a matrix of another shape."""
+    """Two layers of four matrices, all of one shape, and a matrix more."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: int) -> None:
         super().__init__()
         torch.manual_seed(3)
         self.blocks = nn.ModuleList([Block(), Block()])
-        self.last = nn.Linear(WIDE, 3, bias=False)
+        self.last = nn.Linear(WIDE, out, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for one in self.blocks:
@@ -43,7 +43,7 @@ class Layers(nn.Module):
         return self.last(x)
 
 
-def _port(names: str, *, fault: bool = True) -> Any:
+def _port(names: str, out: int = 3, *, fault: bool = True) -> Any:
     """Return a port whose stacks are listed by their names; with its fault what ReLU gives is not squared."""
     a, b, c, d, last = names
 
@@ -58,14 +58,16 @@ def _port(names: str, *, fault: bool = True) -> Any:
     def make() -> Any:
         draws = np.random.default_rng(4)
         stacks = {name: jnp.asarray(draws.standard_normal((2, WIDE, WIDE))) for name in (a, b, c, d)}
-        return {"rest": stacks, last: jnp.asarray(draws.standard_normal((WIDE, 3)))}, apply
+        return {"rest": stacks, last: jnp.asarray(draws.standard_normal((WIDE, out)))}, apply
 
     return make
 
 
 @pytest.mark.parametrize("names", ["abcde", "zyxwv", "qvkog", "dacbe"])
-def test_layers_are_paired_one_by_one(names: str) -> None:
-    sources = ModelSource("--torch", "Layers", Layers), ModelSource("--jax", "port", _port(names))
+@pytest.mark.parametrize("out", [3, WIDE])
+def test_layers_are_paired_one_by_one(names: str, out: int) -> None:
+    """Where all matrices are square, which way they lie is told by how much agrees as well."""
+    sources = ModelSource("--torch", "Layers", lambda: Layers(out)), ModelSource("--jax", "port", _port(names, out))
     subjects = open_subjects(*sources, ["f[3,5]"])
     rules = nearer_rules(subjects, propose(subjects))
     assert rules is not None
@@ -77,7 +79,7 @@ def test_layers_are_paired_one_by_one(names: str) -> None:
 def test_a_stack_is_used_where_a_loop_takes_its_layers() -> None:
     """It was seen nowhere, and came last in the order in which it is listed."""
     subjects = open_subjects(
-        ModelSource("--torch", "Layers", Layers), ModelSource("--jax", "port", _port("zyxwv")), ["f[3,5]"]
+        ModelSource("--torch", "Layers", lambda: Layers(3)), ModelSource("--jax", "port", _port("zyxwv")), ["f[3,5]"]
     )
     model, inputs = subjects.both[1]
     draws = np.random.default_rng(5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from parity.checks.models.assembly import groups_of, rule_of
 from parity.checks.models.draws import drawn
 from parity.checks.models.likeness import Alike
-from parity.checks.models.pieces import ExtentsKey, LeafPart
+from parity.checks.models.pieces import ExtentsKey, LeafPart, turns
 from parity.checks.models.proposal import Matched
 from parity.checks.models.quiet import by_words, kind_of, likely_turn
 from parity.checks.models.subjects import Subjects
@@ -75,7 +76,19 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
     # where no leaf is a stack of layers the two orders are one
     found = [_paired(matched, known, order, pairing, (here, there)) for order in (by_layers, places)
              for known, pairing in ways]  # fmt: skip
-    return [one for at, one in enumerate(found) if one is not None and one not in found[:at]]
+    # where no matrix but square ones is there, nothing says which way these lie
+    every = [each for one in found if one is not None for each in (one, _turned_over(one))]
+    return [one for at, one in enumerate(every) if one not in every[:at]]
+
+
+def _turned_over(pairs: Sequence[Alike]) -> list[Alike]:
+    """Return pairs of which all square matrices lie the other way."""
+    turned = []
+    for one in pairs:
+        orders = turns(one.first.index.shape, one.second.index.shape)
+        other = orders[1 - orders.index(one.axes)] if len(orders) == 2 and one.axes in orders else one.axes
+        turned.append(replace(one, axes=other))
+    return turned
 
 
 def _used(uses: Mapping[str, LeafUse]) -> CallPlace:
