@@ -55,10 +55,14 @@ def linked_numbers(search: ProgramTrial) -> list[Explanation]:
         if len(places) > 1 and search.fits(edits):
             first = min(edits)
             told = sorted(new, key=lambda value: min(at for at, _ in mine[value]))
-            words = [" and ".join(f"{each:.10g}" for each in side) for side in (told, [new[value] for value in told])]
+            mine_said, other_said = (_said(side) for side in (told, [new[value] for value in told]))
             topic = "number at several places" if len(told) == 1 else "numbers at several places"
-            return [search.explanation(OperationChange(topic, *words, 2, edits[first]), first, edits)]
+            return [search.explanation(OperationChange(topic, mine_said, other_said, 2, edits[first]), first, edits)]
     return []
+
+
+def _said(numbers: Sequence[float]) -> str:
+    return " and ".join(f"{one:.10g}" for one in numbers)
 
 
 def _own(search: ProgramTrial) -> dict[float, list[tuple[int, str]]]:
