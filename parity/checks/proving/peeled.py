@@ -30,15 +30,15 @@ SAME = 1e-6
 EPSILONS = (0.0, 1e-6)
 """What is added to a norm before something is divided by it."""
 
-Array64 = NDArray[np.float64]
+PeeledArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class _Given:
+class _PeeledGradient:
     """A gradient of the loss and what an optimizer was given in its place, at one update."""
 
-    own: Array64
-    given: Array64
+    own: PeeledArray
+    given: PeeledArray
 
 
 def peeled_cause(walk: TwoWalks) -> str:
@@ -71,19 +71,21 @@ def peeled_cause(walk: TwoWalks) -> str:
 
 def _given_of(
     updates: Sequence[SeenUpdate], leaves: Sequence[str]
-) -> tuple[str, dict[str, list[_Given]]] | None:  # fmt: skip
+) -> tuple[str, dict[str, list[_PeeledGradient]]] | None:  # fmt: skip
     """Return the slot that tells what leaves were given in one run, empty for moves, and at each update; or None."""
     if len(updates) < 2 or updates[0].at != 1 or not all(leaf in updates[0].gradient for leaf in leaves):
         return None
     others = [leaf for leaf in updates[0].gradient if leaf not in leaves]
     for slot, power in _observed(updates[0], [*others, *leaves]):
-        found: dict[str, list[_Given]] = {leaf: [] for leaf in leaves}
+        found: dict[str, list[_PeeledGradient]] = {leaf: [] for leaf in leaves}
         for update in updates:
             numbers = _numbers(update, slot, power, others)
             if numbers is None:
                 break
             for leaf in leaves:
-                found[leaf].append(_Given(update.gradient[leaf], _peeled(update, slot, power, leaf, numbers)))
+                found[leaf].append(
+                    _PeeledGradient(update.gradient[leaf], _peeled(update, slot, power, leaf, numbers))
+                )
         else:
             return slot, found
     return None
@@ -129,7 +131,7 @@ def _numbers(update: SeenUpdate, slot: str, power: int, leaves: Sequence[str]
     return None
 
 
-def _columns(g: Array64, more: Sequence[Array64], power: int) -> list[Array64]:
+def _columns(g: PeeledArray, more: Sequence[PeeledArray], power: int) -> list[PeeledArray]:
     if power == 1 or not more:
         return [g**power, *more]
     return [g * g, g * more[0], more[0] ** 2]
@@ -137,7 +139,7 @@ def _columns(g: Array64, more: Sequence[Array64], power: int) -> list[Array64]:
 
 def _peeled(
     update: SeenUpdate, slot: str, power: int, leaf: str, numbers: tuple[float, float, float, bool]
-) -> Array64:
+) -> PeeledArray:
     keep, weight, share, whole = numbers
     made = update.kept[slot][leaf] - keep * update.held[slot][leaf] if slot else update.move[leaf]
     given = np.asarray(made, np.float64) / weight
@@ -146,7 +148,7 @@ def _peeled(
     return given - (share * update.before[leaf] if whole or update.before[leaf].ndim > 1 else 0.0)
 
 
-def _form(updates: Sequence[_Given], slot: str) -> str:
+def _form(updates: Sequence[_PeeledGradient], slot: str) -> str:
     """Return what was done to a gradient, the same at all updates; empty where no form makes it.
 
     In moves a multiple of the gradient is one of the rate as well, which is told elsewhere.
@@ -180,10 +182,10 @@ def _units(ranks: int) -> Iterator[tuple[tuple[int, ...], str]]:
         yield tuple(n for n in range(ranks) if n != axis), f"for each place along axis {axis} (of the port's layout)"
 
 
-def _clipped(updates: Sequence[_Given], axes: tuple[int, ...], words: str) -> str:
+def _clipped(updates: Sequence[_PeeledGradient], axes: tuple[int, ...], words: str) -> str:
     """Return the words of a clipping by norms of parts; empty where parts have no one scale each, or no one limit."""
-    scales: list[Array64] = []
-    norms: list[Array64] = []
+    scales: list[PeeledArray] = []
+    norms: list[PeeledArray] = []
     for one in updates:
         square = (one.own**2).sum(axes, keepdims=True)
         scale = (one.own * one.given).sum(axes, keepdims=True) / np.where(square > 0.0, square, 1.0)
@@ -203,5 +205,5 @@ def _clipped(updates: Sequence[_Given], axes: tuple[int, ...], words: str) -> st
     return ""
 
 
-def _near(a: Array64, b: Array64) -> bool:
+def _near(a: PeeledArray, b: PeeledArray) -> bool:
     return float(np.abs(a - b).max(initial=0.0)) <= SAME * float(np.abs(b).max(initial=0.0))
