@@ -31,8 +31,8 @@ def open_model(option: str, name: str, made: Any, args: Sequence[Any], kwargs: M
     Args:
         option: The option that names it, for messages.
         name: As it was named.
-        made: A module of NNX or linen, its class, a pytree that can be called, a pair of parameters and a function
-            of them and the inputs, or a function that returns one of these.
+        made: A module of NNX or linen, its class, the pair of a module of linen and its variables, a pytree that can
+            be called, a pair of parameters and a function of them and the inputs, or a function that returns one.
         args: What a class or a function is called with, under `jax.enable_x64`.
         kwargs: The same, by name; `rngs` and `key` are made where they are asked for.
         inputs: What linen initializes it with.

@@ -76,6 +76,9 @@ def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapp
         return _nnx(nnx.clone(built) if built is made else built)
     if isinstance(built, linen.Module):
         return _linen(option, name, built, inputs)
+    pair = isinstance(built, tuple) and len(built) == 2
+    if pair and isinstance(built[0], linen.Module) and _has_arrays(built[1]):
+        return _linen(option, name, built[0], inputs, built[1])
     if isinstance(built, tuple) and len(built) == 2 and callable(built[1]) and not callable(built[0]):
         return _function(built[0], built[1])
     if callable(built) and _has_arrays(built):
@@ -84,8 +87,8 @@ def tree_of(option: str, name: str, made: Any, args: Sequence[Any], kwargs: Mapp
         return _stateful_tree(built[0], found)
     raise SpecError(
         option,
-        f"{name} gave {type(built).__name__}; expected a module of NNX or linen, a pytree that can be called, or a "
-        "pair of parameters and a function of them and the inputs",
+        f"{name} gave {type(built).__name__}; expected a module of NNX or linen, one of linen with its variables, a "
+        "pytree that can be called, or a pair of parameters and a function of them and the inputs",
     )
 
 
@@ -171,12 +174,12 @@ def _nnx(module: Any) -> ModelTree:
     return ModelTree(held, call, statistics, {}, bind, module, _said(modes), bind, wide)
 
 
-def _linen(option: str, name: str, module: Any, inputs: Inputs) -> ModelTree:
+def _linen(option: str, name: str, module: Any, inputs: Inputs, variables: Any = None) -> ModelTree:
     args, named = call_with(inputs)
     modes = modes_of(type(module).__call__)
     keys = {word: jax.random.key(at) for at, word in enumerate(("params", "dropout"))}
     try:
-        variables = module.init(keys, *args, **{**modes, **named})
+        variables = variables if variables is not None else module.init(keys, *args, **{**modes, **named})
     except Exception as error:  # anything that the user's code does
         why = " ".join(f"{type(error).__name__}: {error}".split())
         raise SpecError(option, f"{name} cannot be initialized with the inputs: {why[:300]}") from error

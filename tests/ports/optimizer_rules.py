@@ -167,7 +167,7 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
             return divided(mh, v / two)
         if kind == "radam":
             most = 2 / (1 - b2) - 1
-            length = most - 2 * at * b2**at / (1 - b2**at)
+            length = most - 2 * s.get("counted", lambda at: at)(at) * b2**at / (1 - b2**at)
             if length > s.get("threshold", 5.0):
                 r = np.sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
                 return (1.0 if s.get("unrectified") else r) * divided(m / one, v / two)

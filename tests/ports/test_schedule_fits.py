@@ -15,6 +15,26 @@ def rooted(shift):  # type: ignore[no-untyped-def]
     return lambda at: 0.004 * min(at / 5, (5 / max(at - shift, 1)) ** 0.5)
 
 
+def triangle(up, down):  # type: ignore[no-untyped-def]
+    def rate(at):  # type: ignore[no-untyped-def]
+        n = (at - 1) % (up + down)
+        return 0.001 + 0.006 * (n / up if n <= up else 1 - (n - up) / down)
+
+    return rate
+
+
+def held(rise, stays, falls):  # type: ignore[no-untyped-def]
+    """Return a rise, a constant rate and a fall along a cosine."""
+    return lambda at: (
+        0.01 * min(at / rise, 1.0) * (1 + np.cos(np.pi * np.clip((at - rise - stays) / falls, 0, 1))) / 2
+    )
+
+
+def curved(rise):  # type: ignore[no-untyped-def]
+    return lambda at: (0.001 + 0.0045 * (1 - np.cos(np.pi * (at - 1) / rise)) if at - 1 <= rise else
+                       cosine(9)(at - rise))  # fmt: skip
+
+
 def rates(function, count=12):  # type: ignore[no-untyped-def]
     return [function(at) for at in range(1, count + 1)]
 
@@ -33,6 +53,13 @@ def rates(function, count=12):  # type: ignore[no-untyped-def]
                            "+0 here; a linear warm-up of 5 updates from 0.0008, +0.0008 each, of the update -1"),
     (poly(1.0), poly(2.0, 16), "a line, from 0.01, -0.001 at each update here; a power of 2, from 0.01, over 16 up"),
     (warm_cosine(16), warm_cosine(12), "a cosine: over 13 updates here; over 9 updates there"),
+    (triangle(3, 5), triangle(3, 3), "straight pieces: +0.002 each up to update 4, -0.0012 each up to update 9, then "
+                                     "+0.002 each here; +0.002 each up to update 4, -0.002 each up to update 7, "),
+    (lambda at: 0.01 * min(at / 3, 1, max(0, (13 - at) / 6)), lambda at: 0.01 * min(at / 3, 1, max(0, (14 - at) / 6)),
+     "straight pieces: +0.00333333 each up to update 3, the same up to update 7, then -0.00166667 each here; "
+     "+0.00333333 each up to update 3, the same up to update 8, then -0.00166667 each there"),
+    (held(3, 3, 12), held(3, 2, 12), "a cosine: 0.01 for 4 updates here; 0.01 for 3 updates there"),
+    (curved(4), curved(3), "a cosine: a rise by a cosine over 4 updates from 0.001 here; a rise by a cosine"),
     (cosine(10), cosine(10, top=0.02), ""),
 ])  # fmt: skip
 def test_two_schedules_differ_in_what_their_numbers_say(one, two, said):
@@ -44,6 +71,14 @@ def test_rates_of_no_family_are_told_by_none():
     drawn = np.random.default_rng(3).random(12)
     assert fitted_schedule(list(drawn)) is None
     assert unlike_schedules(list(drawn), rates(cosine(10))) == ""
+
+
+@pytest.mark.parametrize("function", [
+    lambda at: 0.01 * (0.5 if at in (5, 6) else 1.0 - 0.01 * at), lambda at: 0.001 * (at % 2 + 1) + 1e-4 * at,
+    lambda at: 0.01 * max(1 - at / 4.5, 0.2),
+])  # fmt: skip
+def test_two_bends_side_by_side_or_many_are_no_straight_pieces(function):
+    assert fitted_schedule(rates(function)) is None
 
 
 def test_a_few_rates_or_a_long_schedule_show_no_length():

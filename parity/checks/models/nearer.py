@@ -76,7 +76,9 @@ def _nearest_pairs(subjects: Subjects, matched: Matched) -> list[Alike]:
     count = followed.parted(told)
     used: list[Alike] | None = None
     least = count + 1
-    for tried in pairs_by_use(subjects, matched):
+    ways = pairs_by_use(subjects, matched)
+    ways = sorted(ways, key=followed.parted) if len(ways) > 2 else ways  # the time may not be enough for all
+    for tried in ways:
         pairs, fewer = followed.better(tried)
         if fewer < least:
             used, least = pairs, fewer

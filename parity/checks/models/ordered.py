@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from parity.checks.models.assembly import groups_of, rule_of
 from parity.checks.models.draws import drawn
 from parity.checks.models.likeness import Alike
-from parity.checks.models.pieces import ExtentsKey, LeafPart
+from parity.checks.models.pieces import ExtentsKey, LeafPart, turns
 from parity.checks.models.proposal import Matched
 from parity.checks.models.quiet import by_words, kind_of, likely_turn
 from parity.checks.models.subjects import Subjects
@@ -69,14 +70,49 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
     if here is None or there is None:
         return []
     places = [_used(here), _used(there)]
+    by_layers = [_used_by_layers(model, uses, pieces) for model, uses, pieces in (
+        (subjects.first, here, matched.first), (subjects.second, there, matched.second))]  # fmt: skip
     ways: tuple[tuple[list[Alike], Pairer | None], ...] = (([], by_words), ([], None), (list(matched.sure), None))
-    found = [_paired(matched, known, places, pairing, (here, there)) for known, pairing in ways]
-    return [one for at, one in enumerate(found) if one is not None and one not in found[:at]]
+    # where no leaf is a stack of layers the two orders are one
+    found = [_paired(matched, known, order, pairing, (here, there)) for order in (by_layers, places)
+             for known, pairing in ways]  # fmt: skip
+    # where no matrix but square ones is there, nothing says which way these lie
+    every = [each for one in found if one is not None for each in (one, _turned_over(one))]
+    return [one for at, one in enumerate(every) if one not in every[:at]]
+
+
+def _turned_over(pairs: Sequence[Alike]) -> list[Alike]:
+    """Return pairs of which all square matrices lie the other way."""
+    turned = []
+    for one in pairs:
+        orders = turns(one.first.index.shape, one.second.index.shape)
+        other = orders[1 - orders.index(one.axes)] if len(orders) == 2 and one.axes in orders else one.axes
+        turned.append(replace(one, axes=other))
+    return turned
 
 
 def _used(uses: Mapping[str, LeafUse]) -> CallPlace:
     """Return what gives the place of a piece in the order of use."""
     return lambda piece: (uses[piece.leaf].number, piece.number)
+
+
+def _used_by_layers(model: ModelProbe, uses: Mapping[str, LeafUse], pieces: Sequence[LeafPart]) -> CallPlace:
+    """Return what gives the place of a piece where a loop over stacks of layers takes them layer by layer.
+
+    Leaves of as many layers that are used one after the other are taken by one loop.
+    """
+    depths: dict[str, int] = {}
+    for one in pieces:
+        length = np.shape(model.leaves[one.leaf])[0] if np.ndim(model.leaves[one.leaf]) else 1
+        depths[one.leaf] = length if length > 1 and one.count % length == 0 else 1
+    loops: dict[str, int] = {}
+    last = 1
+    for number, leaf in enumerate(sorted(depths, key=lambda leaf: uses[leaf].number)):
+        joins = number and depths[leaf] == last > 1
+        loops[leaf] = max(loops.values(), default=-1) + (not joins)
+        last = depths[leaf]
+    return lambda piece: (loops[piece.leaf], piece.number * depths[piece.leaf] // piece.count,
+                          uses[piece.leaf].number, piece.number)  # fmt: skip
 
 
 def _values(subjects: Subjects) -> list[dict[str, NDArray[np.float64]]]:

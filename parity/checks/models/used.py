@@ -19,6 +19,10 @@ from parity.errors import SpecError
 __all__ = ["LeafUse", "uses_of"]
 
 
+MOST_LAYERS = 64
+"""Layers of a stack above which they are not looked for one by one."""
+
+
 @dataclass(frozen=True)
 class LeafUse:
     """How a model takes a leaf."""
@@ -46,6 +50,11 @@ def uses_of(
     if program is None:
         return None
     known = {_key(np.asarray(value, np.float64)): leaf for leaf, value in values.items()}
+    for name, value in values.items():  # a loop over a stack of layers takes them one by one
+        layers = np.asarray(value, np.float64) if 1 < len(np.atleast_1d(value)) <= MOST_LAYERS else ()
+        for layer in layers:
+            if layer.size > 1:
+                known.setdefault(_key(layer), name)
     found: dict[str, LeafUse] = {}
     for operation in program.operations:
         for x in operation.inputs:

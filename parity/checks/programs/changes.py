@@ -27,6 +27,7 @@ from parity.checks.programs.edits import (
 from parity.checks.programs.exchanges import exchanges_of, moved_scales
 from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
+from parity.checks.programs.norms import norms_of
 from parity.checks.programs.operands import operands_of
 from parity.checks.programs.reductions import reductions_of
 from parity.checks.programs.reread import reread
@@ -61,6 +62,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
         yield from _conditions(one)
     if one.outputs[0].dtype.kind != "f":
         return
+    yield from norms_of(one)
     yield from _functions(operations, at)
     yield from _arithmetic(one)
     yield from reductions_of(one)
@@ -265,7 +267,7 @@ def _conditions(one: ProgramOperation) -> Iterator[OperationChange]:
     if y.any() and not y.all():  # of a mask that is set everywhere that is one of the others
         yield OperationChange("mask", f"{one.kind} as it is", "the other way round", 1, edit_of(np.logical_not))
     for value in (True, False):
-        yield OperationChange("mask", f"{one.kind} as it is", f"{'set' if value else 'not set'} everywhere", 1,
+        yield OperationChange("mask", f"{one.kind} as it is", "set everywhere" if value else "set nowhere", 1,
                               edit_of(lambda y, v=value: np.full_like(y, v)))  # fmt: skip
     yield from _laid(one)
     if y.ndim >= 2 and y.shape[-1] == y.shape[-2] > 1:

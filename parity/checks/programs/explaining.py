@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -75,7 +76,8 @@ class ProgramDifference:
     @property
     def text(self) -> str:
         """Return it as a phrase."""
-        phrases = "; and ".join(one.phrase for one in self.changes)
+        counts = Counter(one.phrase for one in self.changes)  # the same in several turns of a loop is one
+        phrases = "; and ".join(f"{one}, {count} times" if count > 1 else one for one, count in counts.items())
         changed = {1: "that", 2: "both"}.get(len(self.changes), "all of them")
         return f"{phrases} (with {changed} changed all values are equal)"
 

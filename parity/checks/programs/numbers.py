@@ -13,11 +13,11 @@ from parity.checks.programs.solving import solve_number
 from parity.checks.programs.trials import ProgramTrial
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
-__all__ = ["numbers_besides", "numbers_of"]
+__all__ = ["COUNTS", "numbers_besides", "numbers_of"]
 
-_COUNTS = frozenset(("zeros", "ones", "view", "reshape", "permute", "transpose", "chunk", "split", "embedding"))
-_COUNTS |= {"expand", "arange", "unsqueeze", "squeeze", "flatten", "tril", "triu", "one_hot", "size", "repeat"}
-_COUNTS |= {"broadcast_in_dim", "iota", "select", "movedim", "unfold", "cat", "stack", "eye", "full"}
+COUNTS = frozenset(("zeros", "ones", "view", "reshape", "permute", "transpose", "chunk", "split", "embedding"))
+COUNTS |= {"expand", "arange", "unsqueeze", "squeeze", "flatten", "tril", "triu", "one_hot", "size", "repeat"}
+COUNTS |= {"broadcast_in_dim", "iota", "select", "movedim", "unfold", "cat", "stack", "eye", "full"}
 """Operations whose numbers are extents and places, and no numbers to compute with."""
 
 _HUGE = 10.0
@@ -55,7 +55,7 @@ def _own(search: ProgramTrial) -> list[Explanation]:
     end = search.end
     for at in search.parted:
         one = search.operations[at]
-        if one.kind in _COUNTS or one.outputs[0].dtype.kind != "f":
+        if one.kind in COUNTS or one.outputs[0].dtype.kind != "f":
             continue
         for key, start in one.numbers.items():
             for group in search.groups(at):

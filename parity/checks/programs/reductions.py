@@ -49,17 +49,13 @@ def reductions_of(one: ProgramOperation) -> Iterator[OperationChange]:
                 "reduction", f"{word} over {_axes(over)}", f"{way[0]} over {_axes(way[1])}", 1, edit
             )
         for axis in range(y.ndim):
-            if y.shape[axis] > 1 and word in ("sum", "mean"):
+            for more in dict.fromkeys((word, "mean")) if y.shape[axis] > 1 and word in ("sum", "mean") else ():
                 whole = edit_of(
-                    lambda y, w=word, a=axis: np.broadcast_to(_REDUCED[w](y, axis=a, keepdims=True), y.shape)
+                    lambda y, w=more, a=axis: np.broadcast_to(_REDUCED[w](y, axis=a, keepdims=True), y.shape)
                 )
-                yield OperationChange(
-                    "reduction",
-                    f"{word} over {_axes(over)}",
-                    f"{word} over {_axes(over)}, and over axis {axis} of that",
-                    1,
-                    whole,
-                )
+                own_words = f"{word} over {_axes(over)}"
+                other = f"{own_words}, and {'' if more == word else 'the mean '}over axis {axis} of that"
+                yield OperationChange("reduction", own_words, other, 1, whole)
         return
 
 

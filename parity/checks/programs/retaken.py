@@ -46,6 +46,10 @@ def retaken(operations: Sequence[ProgramOperation], candidates: Candidates) -> I
                 if known or not candidates.given.has(value):
                     continue
                 tried.append(source)
+                if (index := _passed(operations, own, value, at)) is not None:
+                    left = OperationEdit(after=lambda outputs, inputs, held, index=index: (inputs[index],))  # type: ignore[misc]
+                    yield own, OperationChange("left out", f"{operations[own].kind} is applied", "not", 1, left)
+                    continue
                 words = [made_by(operations, n) for n in (own, source)]
                 edit = OperationEdit(given=_in_place(place), sources=(source,))
                 yield at, OperationChange("value taken", words[0], words[1], 1, edit, whole=True)
@@ -53,8 +57,24 @@ def retaken(operations: Sequence[ProgramOperation], candidates: Candidates) -> I
                     break
 
 
+def _passed(operations: Sequence[ProgramOperation], own: int, value: NDArray[Any], at: int) -> int | None:
+    """Return which input of an operation a value is, where one other operation alone takes what it makes of it.
+
+    That another value is taken then is no more than that it is not applied.
+    """
+    one = operations[own]
+    if len(one.outputs) != 1:
+        return None
+    takers = [n for n, two in enumerate(operations) if n > own and any(_same(x, one.outputs[0]) for x in two.inputs)]
+    return next((n for n, x in enumerate(one.inputs) if _same(x, value)), None) if takers == [at] else None
+
+
 def _makes(operation: ProgramOperation, value: NDArray[Any]) -> bool:
-    return any(a.shape == value.shape and np.array_equal(a, value) for a in operation.outputs)
+    return any(_same(a, value) for a in operation.outputs)
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return a.shape == b.shape and np.array_equal(a, b)
 
 
 def _in_place(place: int) -> Callable[[OperationArrays, Sequence[OperationArrays]], OperationArrays]:

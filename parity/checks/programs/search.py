@@ -14,7 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from parity.checks.programs.changes import changes_of, changes_of_line
+from parity.checks.programs.constants import linked_numbers
 from parity.checks.programs.edits import Explanation, OperationChange, edit_of
+from parity.checks.programs.masks import turned_masks
 from parity.checks.programs.numbers import numbers_besides, numbers_of
 from parity.checks.programs.retaken import retaken
 from parity.checks.programs.trials import ProgramTrial
@@ -23,9 +25,9 @@ from parity.contract import OperationEdit
 
 __all__ = ["NARROW", "PLAIN", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-PLAIN: tuple[str | int, ...] = ("turns", "seen", 0, "taken", 1, "numbers", 2)
+PLAIN: tuple[str | int, ...] = ("turns", "seen", "linked", "masks", 0, "taken", 1, "numbers", 2)
 """What is tried first, in this order: loops of fewer turns, of which the last could be called left out as well, then
-changes whose value is seen in the other program, then all by their rank."""
+changes whose value is seen in the other program, then numbers that it alone has and masks, then all by their rank."""
 
 NARROW: tuple[str | int, ...] = (*PLAIN, "besides")
 """What is tried next, at all operations: the same, and a number that the program has not. What is divided after a
@@ -66,6 +68,11 @@ def searched(
                 found += search.seen()
             elif stage == "taken":
                 found += search.taken()
+            elif stage == "linked":
+                # of a loop that is traced once the number itself is told, and not all its multiples
+                found = sorted([*found, *linked_numbers(search)], key=lambda one: len(one.edits))
+            elif stage == "masks":
+                found += search.masks()
             elif stage == "numbers":
                 found += numbers_of(search)
             elif stage == "besides":
@@ -120,6 +127,10 @@ class ChangeSearch(ProgramTrial):
         every = self.every or frozenset(self.candidates.parted)
         ways = retaken(self.operations, self.candidates), passed_on(self.operations, every)
         return self._first(itertools.chain(*ways))
+
+    def masks(self) -> list[Explanation]:
+        """Return masks that are the other way round, at whatever lines they are taken."""
+        return self._first(turned_masks(self.operations, self.names) if self.limit > 0.0 else ())
 
     def at_rank(self, rank: int) -> list[Explanation]:
         """Return the changes of a rank that make it equal, one of each topic."""

@@ -8,7 +8,7 @@ from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.slots import names_of
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["of_group", "parted_group"]
+__all__ = ["of_group", "parted_group", "parted_leaves"]
 
 
 def parted_group(walk: TwoWalks) -> TwoWalks | None:
@@ -17,7 +17,7 @@ def parted_group(walk: TwoWalks) -> TwoWalks | None:
     Args:
         walk: Two trainers up to the update after which something parts.
     """
-    theirs = _leaves(walk)
+    theirs = parted_leaves(walk)
     every = set(walk.lanes[1].moments[0].slots.get(MODEL, {})) - _statistics(walk)
     if not theirs or not every - set(theirs):
         return None
@@ -28,10 +28,15 @@ def parted_group(walk: TwoWalks) -> TwoWalks | None:
 
 def of_group(walk: TwoWalks) -> str:
     """Return which leaves these are, as the end of a sentence."""
-    return f" (of {names_of(_leaves(walk))} alone)"
+    return f" (of {names_of(parted_leaves(walk))} alone)"
 
 
-def _leaves(walk: TwoWalks) -> list[str]:
+def parted_leaves(walk: TwoWalks) -> list[str]:
+    """Return the port's parameters that part; none where what parts is no model.
+
+    Args:
+        walk: Two trainers up to the update after which something parts.
+    """
     if walk.what != MODEL or walk.gap is None:
         return []
     return [leaf for leaf in walk.gap.leaves if leaf not in _statistics(walk)]

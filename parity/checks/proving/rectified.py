@@ -102,8 +102,38 @@ def _divides(update: SeenUpdate) -> tuple[str, str] | None:
     return None
 
 
+def _other_length(walk: TwoWalks, at: int, slots: tuple[str, str], betas: tuple[float, float]) -> str:
+    """Return how long the average is by the step itself, and by which other formula, as the end of words.
+
+    The first update, by the first moment alone, tells the rate; that of RAdam's factor is solved for the length.
+    """
+    updates = {one.at: one for one in seen_updates(walk, at)}
+    n, (first, second) = walk.done, betas
+    alone = fitted_move(MoveWay(slots[0]), updates[1]) if 1 in updates and n > 1 else None
+    rate = _rate(updates[n], slots)
+    if alone is None or rate is None or (base := one_value({k: v.rate for k, v in alone[1].items()}, SAME)) is None:
+        return ""
+    share = rate * (1 - first**n) / (1 - second**n) ** 0.5 / (base * (1 - first))
+    most = 2 / (1 - second) - 1
+    middle = 6 + share**2 * (most - 4) * (most - 2) / most
+    length = (middle + (middle**2 - 32) ** 0.5) / 2
+    if abs(length - _length_of(second, n)) <= SAME * length:
+        return ""
+    ways = {
+        "without the number of the update in its term": most - 2 * second**n / (1 - second**n),
+        "with the number of the update after it": _length_of(second, n + 1),
+        "with the number of the update before it": _length_of(second, n - 1) if n > 1 else 0.0,
+    }
+    said = next((f", {words}" for words, one in ways.items() if abs(one - length) <= 1e-5 * length), "")
+    return (
+        f": by its step its average is {length:.6g} long at this update{said}; by the formula of RAdam "
+        f"{_length_of(second, n):.6g}"
+    )
+
+
 def _length(walk: TwoWalks, at: int, slots: tuple[str, str]) -> str:
     """Return how long RAdam's average is at the update, which is compared with a threshold, as the end of words."""
+    go_on(walk)
     lane = walk.lanes[at]
     pairs = (both_at(lane, *slots, n) for n in range(len(lane.moments) - 1, 2, -1)
              if lane.moments[n].slots and lane.moments[n - 1].slots)  # fmt: skip
@@ -111,6 +141,6 @@ def _length(walk: TwoWalks, at: int, slots: tuple[str, str]) -> str:
     if pair is None:
         return ""
     length = _length_of(pair[1], walk.done)
-    if not 4.0 < length <= 5.0:
-        return ""  # no threshold that is known lies beside it
+    if not 4.0 < length <= 5.0:  # no threshold that is known lies beside it
+        return _other_length(walk, at, slots, pair)
     return f": its average is {length:.4g} long at this update, PyTorch asks more than 5, the paper than 4"

@@ -1,4 +1,4 @@
-"""Schedules that rates follow: warm-up, and then a constant, cosine, power, steps, restarts or a root, with numbers.
+"""Schedules that rates follow: a rise, a constant, and then a cosine, power, steps, restarts or a root, with numbers.
 
 Every family is fitted to all rates of a run. The plainest that gives each of them is said, and where two runs are of
 one family, only the numbers in which they differ.
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.schedule_pieces import straight_pieces
+
 __all__ = ["FittedSchedule", "fitted_schedule", "unlike_schedules"]
 
 FIT = 2e-6
@@ -24,6 +26,9 @@ LONGEST = 160
 """Updates of a cosine or a power that are tried at most: of longer ones a few updates show no length."""
 
 POWERS = (2.0, 0.5, 0.9, 3.0)
+
+FALLS = ("a cosine", "an exponential", *(f"a power of {power:g}" for power in POWERS))
+"""What a rate may do after it stayed; a line after it is a straight piece."""
 
 Rates64 = NDArray[np.float64]
 
@@ -77,14 +82,33 @@ def fitted_schedule(rates: Sequence[float]) -> FittedSchedule | None:
             continue
         for found in _bodies(r[over:], top, over):
             return FittedSchedule(found.family, {**warm, **found.numbers})
+    if pieces := straight_pieces(r, FIT * top):
+        return FittedSchedule("straight pieces", {"rate": f"from {r[0]:.6g}", "pieces": pieces})
+    return _held(r, top)
+
+
+def _held(r: Rates64, top: float) -> FittedSchedule | None:
+    """Return a schedule that stays for some updates before it falls, behind a rise or from the first one on."""
+    for over in range(len(r) - 5):
+        warm = _warm(r, over, top)
+        last = next((at for at in range(over, len(r)) if abs(r[at] - r[over]) > FIT * top), len(r)) - 1
+        if warm is None or last - over < 2:
+            continue
+        for found in _bodies(r[last:], top, last):
+            if found.family in FALLS:
+                hold = f"{r[over]:.6g} for {last - over + 1} updates"
+                return FittedSchedule(found.family, {**warm, "hold": hold, **found.numbers})
     return None
 
 
 def _warm(r: Rates64, over: int, top: float) -> dict[str, str] | None:
-    """Return the words of a linear rise over so many updates; None where these are on no line up to what follows."""
+    """Return the words of a rise over so many updates; None where they are on no line or cosine to what follows."""
     if not over:
         return {}
     rise = r[: over + 1]
+    curve = rise[0] + (rise[-1] - rise[0]) * (1 - np.cos(np.pi * np.arange(over + 1) / over)) / 2
+    if over > 2 and rise[-1] > rise[0] and float(np.abs(rise - curve).max()) <= SHARE * (rise[-1] - rise[0]):
+        return {"warm-up": f"a rise by a cosine over {over} updates from {r[0]:.6g}"}
     step = float(rise[1] - rise[0])
     if over > 2 and float(np.abs(np.diff(rise[:over]) - step).max()) > FIT * top:
         return None

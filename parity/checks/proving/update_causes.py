@@ -26,6 +26,7 @@ from parity.checks.proving.lookaheads import lookahead_cause
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.move_form_causes import kept_ascent_cause, move_forms_cause
 from parity.checks.proving.moves import move_cause
+from parity.checks.proving.peeled import peeled_cause
 from parity.checks.proving.projections import projection_cause
 from parity.checks.proving.rate_series import parted_rates_cause
 from parity.checks.proving.rebased import rebased_walk
@@ -127,7 +128,8 @@ def _group_gradients_cause(walk: TwoWalks) -> str:
     """Return how the gradients of those leaves differ that part: the others may be given theirs in another way."""
     group = parted_group(walk)
     cause = "" if group is None else gradient_forms_cause(group)
-    return f"{cause}{of_group(walk)}" if cause.startswith("clipping") else ""
+    told = f"{cause}{of_group(walk)}" if cause.startswith("clipping") else ""
+    return peeled_cause(walk) or told
 
 
 def _later_gradient_cause(walk: TwoWalks) -> str:
