@@ -59,9 +59,10 @@ def test_the_clipping_of_one_leaf_is_told_beside_others_that_are_not_clipped(
     here: int | None, there: int | None, word: str
 ) -> None:
     said = update_cause(walk_of(_clipped(here), _clipped(there), _slots))
-    assert said.startswith("clipping: "), said
-    assert "along axis 0" in said, said
-    assert said.endswith("(of w alone)"), said
+    assert said.startswith("clipping: the gradient of w "), said
+    assert f"by its norm for each place along axis 1 (of the port's layout) to 0.02 {word}" in said, said
+    assert f"by its norm as a whole to 0.02 {'there' if word == 'here' else 'here'}" in said, said
+    assert said.endswith("that of the other leaves agrees"), said
 
 
 def _hidden(kept: float) -> Any:
