@@ -350,7 +350,7 @@ def test_a_leaf_without_a_place_is_refused_and_nothing_is_written(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["more", "o", "state.pt"]
 
 
-def test_the_first_update_of_a_parameter_in_jax_is_refused_where_pytorch_has_no_entry_for_it(
+def test_the_first_update_of_a_parameter_in_jax_makes_the_entry_that_pytorch_had_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its moments would be dropped: before that update they are zeros, and no loss."""
@@ -363,11 +363,18 @@ def test_the_first_update_of_a_parameter_in_jax_is_refused_where_pytorch_has_no_
     place = order.index(("unused",))
     assert tree["opt_state"]["step"][place] == 0
     tree["opt_state"]["step"][place] = 1
+    for number, slot in enumerate(("first_moment", "second_moment"), start=2):
+        tree["opt_state"]["slots"][slot]["unused"] = np.full_like(tree["params"]["unused"], number)
     ocp.PyTreeCheckpointer().save((tmp_path / "later").resolve(), tree)
-    ledger = converted(capsys, tmp_path / "later", tmp_path / "b.pt", "--to", "torch.save", code=1)
-    lost = {e["leaf"] for e in ledger["entries"] if e["action"] == "refused"}
-    assert lost == {f"opt_state.slots.{slot}.unused" for slot in ("first_moment", "second_moment")}
-    assert not (tmp_path / "b.pt").exists()
+    ledger = converted(capsys, tmp_path / "later", tmp_path / "b.pt", "--to", "torch.save")
+    assert any("had no state yet of 1 parameter" in note for note in ledger["notes"])
+    before, after = (s["optimizer"]["state"] for s in (state, torch.load(tmp_path / "b.pt", weights_only=True)))
+    (new,) = after.keys() - before.keys()
+    assert (float(after[new]["step"]), *(set(after[new][k].ravel().tolist()) for k in ("exp_avg", "exp_avg_sq"))) == (
+        1.0, {2.0}, {3.0},
+    )  # fmt: skip
+    for key, entry in before.items():
+        assert all(torch.equal(value, after[key][name]) for name, value in entry.items())
 
 
 @pytest.mark.parametrize("to", ["orbax", "safetensors", "torch.save"])
