@@ -115,7 +115,8 @@ def of_jobs(folder: Path, steps: int, *, lost: str = "") -> None:
 
 
 def judged(train: Trainer, *scenarios: str, **options: Any) -> Any:
-    given: dict[str, Any] = {"steps": 19, "stop_at": 10, "mode": "inline", "options": options or None}
+    steps = options.pop("steps", 19)
+    given: dict[str, Any] = {"steps": steps, "stop_at": 10, "mode": "inline", "options": options or None}
     return parity.resumes(train, scenarios=scenarios or ("kill", "third"), **given)
 
 
@@ -135,3 +136,90 @@ def test_a_place_in_what_is_kept_is_a_loss() -> None:
 def test_jobs_that_wait_in_several_queues_are_no_loss() -> None:
     assert judged(of_jobs, "kill").verdict == "holds"
     assert judged(of_jobs, "kill", lost="rate").suspects[0].path == "rate"
+
+
+class Rows:
+    """Takes eight rows of an array at once, and hands out one after the other."""
+
+    def __init__(self, rows: Any, start: int) -> None:
+        self.rows, self.start, self.at = rows, start, 0
+        self.block: Any = None
+
+    def next(self) -> Any:
+        if self.block is None or self.at == len(self.block):
+            self.block, self.at = np.array(self.rows[self.start : self.start + 8]), 0
+            self.start += 8
+        self.at += 1
+        return self.block[self.at - 1]
+
+
+class R:
+    """The same under names that mean nothing, with the place counted in advance."""
+
+    def __init__(self, a: Any, b: int) -> None:
+        self.a, self.b, self.c, self.d = a, b, np.empty((0, 4)), 0
+
+    def next(self) -> Any:
+        if self.d >= self.c.shape[0]:
+            self.c, self.d, self.b = self.a[self.b : self.b + 5].copy(), 0, self.b + 5
+        x, self.d = self.c[self.d], self.d + 1
+        return x
+
+
+def of_rows(folder: Path, steps: int, *, made: Any = Rows, lost: str = "") -> Iterator[int]:
+    w, m, n, file = np.zeros(4), np.zeros(4), 0, folder / "state.npz"
+    if file.exists():
+        with np.load(file) as saved:
+            w, n = saved["w"], int(saved["n"])
+            m = m if lost == "m" else saved["m"]
+    source = made(np.random.default_rng(1).normal(size=(80, 4)), 0 if lost == "place" else 2 * n)
+    while n < steps:
+        yield n
+        for _ in range(2):
+            m = 0.9 * m + (w - source.next())
+            w = w - 0.05 * m
+        n += 1
+        if n % 3 == 0:
+            np.savez(file, w=w, m=m, n=n)
+
+
+def of_a_kept_block(folder: Path, steps: int, *, lost: str = "") -> Iterator[int]:
+    """A block that is kept with the place in it, and drawn anew when it is used up: a lost place gives other rows."""
+    w, block, at, n, file = np.zeros(4), np.zeros((0, 4)), 0, 0, folder / "state.npz"
+    if file.exists():
+        with np.load(file) as saved:
+            w, block, n = saved["w"], saved["block"], int(saved["n"])
+            at = at if lost == "at" else int(saved["at"])
+    while n < steps:
+        yield n
+        if at == len(block):
+            block, at = np.random.default_rng(n).normal(size=(6, 4)), 0
+        w, at, n = w - 0.1 * (w - block[at]), at + 1, n + 1
+        if n % 3 == 0:
+            np.savez(file, w=w, block=block, at=at, n=n)
+
+
+@pytest.mark.parametrize("made", [Rows, R])
+@pytest.mark.parametrize("scenario", ["kill", "third"])
+def test_rows_that_are_read_ahead_are_no_loss(made: Any, scenario: str) -> None:
+    found = judged(of_rows, scenario, made=made, steps=22)
+    assert found.verdict == "holds", found.text()
+    assert {one.path.rpartition(".")[2] for one in found.bookkeeping} >= ({"at"} if made is Rows else {"d"})
+
+
+@pytest.mark.parametrize(("lost", "names"), [("m", ("m",)), ("place", ("source.start", "source.at"))])
+def test_what_is_lost_beside_rows_is_named_first(lost: str, names: tuple[str, ...]) -> None:
+    found = judged(of_rows, lost=lost, steps=22)
+    assert found.verdict == "broken"
+    assert found.suspects[0].path in names
+
+
+def test_a_lost_place_in_a_block_that_is_kept_is_lost() -> None:
+    assert judged(of_a_kept_block, steps=22).verdict == "holds"
+    found = judged(of_a_kept_block, lost="at", steps=22)
+    assert (found.verdict, found.suspects[0].path) == ("broken", "at")
+
+
+def test_too_few_rows_tell_nothing() -> None:
+    """No block comes to its end in the resumed run: that the next one would be alike was not seen."""
+    assert judged(of_rows, "kill", steps=13).verdict == "broken"

@@ -9,6 +9,7 @@ from parity.checks.judging.envelope import (
     LIMIT,
     RUNS,
     EqualRunsEnvelope,
+    bytes_of,
     choose_steps,
     is_floating,
     is_trained_number,
@@ -39,10 +40,11 @@ from parity.checks.judging.no_evidence import UNWRITTEN, may_be_unwritten, not_f
 from parity.checks.judging.ordering import OUTER, identifiers, is_variable
 from parity.checks.judging.process_start import ProcessStart, begun_of
 from parity.checks.judging.ranks import base_of, copies_apart, placed_in, processes, ranks_apart
+from parity.checks.judging.read_ahead import block_beside, gives_alike
 from parity.checks.judging.recounted import RecountedRuns, judge_later, judge_recounted, named, recount
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
-from parity.checks.judging.shown import name_what_is_shown
+from parity.checks.judging.shown import name_what_is_shown, put_roots_first
 from parity.checks.judging.side_effects import judge_declared, observe_effects
 from parity.checks.judging.sites import is_decided, sites_of, sites_of_choice
 from parity.checks.judging.usage import Use
@@ -69,11 +71,14 @@ __all__ = [
     "after_resume",
     "base_of",
     "begun_of",
+    "block_beside",
     "both_runs",
+    "bytes_of",
     "choices_of",
     "choose_steps",
     "copies_apart",
     "each_once",
+    "gives_alike",
     "has_bytes_twice",
     "identifiers",
     "is_decided",
@@ -102,6 +107,7 @@ __all__ = [
     "parted_paths",
     "placed_in",
     "processes",
+    "put_roots_first",
     "ranks_apart",
     "recount",
     "saved_first",

@@ -8,12 +8,14 @@ value, from the place on, at every mark, and beyond the end of a block in both r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from parity.capture import Leaf, PathLeaves
 from parity.checks.judging.evidence import TwoStates
 
-__all__ = ["is_read_ahead"]
+__all__ = ["block_beside", "gives_alike", "is_read_ahead"]
 
 _LEAST = 3
 """Fewest marks at which the places differ and both blocks have values to come."""
@@ -39,16 +41,57 @@ def is_read_ahead(path: str, states: Sequence[TwoStates]) -> bool:
 
 
 def _gives_alike(place: str, block: str, states: Sequence[TwoStates]) -> bool:
-    """Return whether both runs have the same values from the place on, at all marks and beyond the end of a block."""
-    compared, used_up, values = 0, True, set[tuple[tuple[str, str], ...]]()
+    """Return whether both runs have the same elements of a list from the place on."""
+    if any(f"{block}.len" not in leaves for both in states for leaves in (both.left.leaves, both.right.leaves)):
+        return False
+    held = [(both.left.leaves, both.right.leaves) for both in states]
+    return gives_alike(place, states, lambda number, side, at: _rest(block, at, held[number][side]))
+
+
+def block_beside(path: str, states: Sequence[TwoStates]) -> str:
+    """Return the one array of rows that a whole number may be the place in: beside it, and another after the resume.
+
+    Args:
+        path: A path that differs.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+
+    Returns:
+        The path of the array; empty where there is none, or several.
+    """
+    both, owner = states[0], path[: path.rfind(".") + 1]
+    leaf = both.left.leaves.get(path)
+    if leaf is None or leaf.kind != "int" or not path[len(owner) :].isidentifier():
+        return ""
+    found = [
+        one
+        for one in {one for state in states for one in state.differing()}
+        if one.startswith(owner) and one[len(owner) :].isidentifier() and one in both.left.leaves
+        and both.left.leaves[one].role == "array" and _ROWS.search(both.left.leaves[one].kind)
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else ""
+
+
+_ROWS = re.compile(r"\[(?!1\b)\d")
+"""Of the kind of an array of more than one row."""
+
+
+def gives_alike(place: str, states: Sequence[TwoStates], rest: Callable[[int, int, int], Sequence[Any]]) -> bool:
+    """Return whether both runs have the same values from the place on, at all marks and beyond the end of a block.
+
+    Args:
+        place: Path of the place in the block.
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+        rest: Returns what is left of a block, of a number among the states, a side of it and a place.
+    """
+    compared, used_up, values = 0, True, set[Any]()
     places: tuple[list[int], list[int]] = ([], [])
-    for both in states:
+    for number, both in enumerate(states):
         rests = []
-        for at, leaves in zip(places, (both.left.leaves, both.right.leaves), strict=True):
-            if place not in leaves or leaves[place].kind != "int" or f"{block}.len" not in leaves:
+        for side, leaves in enumerate((both.left.leaves, both.right.leaves)):
+            if place not in leaves or leaves[place].kind != "int":
                 return False
-            at.append(int(leaves[place].digest))
-            rests.append(_rest(block, at[-1], leaves))
+            places[side].append(int(leaves[place].digest))
+            rests.append(rest(number, side, places[side][-1]))
         pairs = list(zip(*rests, strict=False))
         if any(one != other for one, other in pairs):
             return False

@@ -7,12 +7,12 @@ named after a value that differs at the resume, and at the end just as it does i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import RANK, Evidence, Outcome, after_resume, text_of
 
-__all__ = ["name_what_is_shown", "no_loss_alone", "where_it_ends"]
+__all__ = ["name_what_is_shown", "no_loss_alone", "put_roots_first", "where_it_ends"]
 
 
 def no_loss_alone(seen: Differences) -> frozenset[str]:
@@ -67,3 +67,25 @@ def _as_shown(broken: list[Evidence], where_it_ends: Mapping[tuple[str, str], li
 def _are_bytes(e: Evidence) -> bool:
     """Return whether a file of unknown form holds other bytes: they are of what the run holds, if of anything."""
     return e.expected.startswith("file[") and e.got.startswith("file[")
+
+
+def put_roots_first(outcome: Outcome, of_python: Collection[str]) -> None:
+    """Put what differs at the resume, and is taken, before what a decision or the number of marks shows later.
+
+    What only frames of Python's own library lead to, as those of an event loop, comes after all else.
+
+    Args:
+        outcome: What was found; changed in place.
+        of_python: Functions of such frames.
+    """
+    around = tuple(f"{name}()." for name in of_python)
+    outcome.broken.sort(key=lambda e: e.path.startswith(around))
+    ends = [e for e in outcome.broken if e.path == "marks" and e.when == "at the end"]
+    others = [e for e in outcome.broken if e not in ends]
+    at_once = any(e.when == after_resume(0) for e in others)
+    roots = [] if at_once else [e for e in outcome.earliest if e.when == after_resume(0) or not others]
+    found = {e.path for e in others}
+    roots = [e for e in roots if e.path in found] or roots  # what was found by itself differs there already
+    known = {e.path for e in roots}
+    outcome.broken = (roots + [e for e in others if e.path not in known] + ends) if outcome.broken else []
+    outcome.bookkeeping = [e for e in outcome.bookkeeping if not outcome.broken or e.path not in known]

@@ -18,8 +18,8 @@ from parity.checks.judging import (
     Meant,
     Outcome,
     Uninterrupted,
-    after_resume,
     begun_of,
+    both_runs,
     is_floating,
     is_unfinished,
     judge_printed,
@@ -28,8 +28,10 @@ from parity.checks.judging import (
     judge_same,
     name_what_is_shown,
     on_their_way,
+    put_roots_first,
     saved_first,
 )
+from parity.checks.resume.blocks_ahead import Kept, settle_blocks
 from parity.checks.resume.intervals import Intervals
 from parity.checks.resume.left_files import LeftFiles, asks_for_start, read_files
 from parity.checks.resume.loss_curve import loss_curves
@@ -52,6 +54,9 @@ UNFINISHED = (
     "scenario {scenario}: the process was killed before a save that had begun was finished, and the run began anew: "
     "nothing was resumed there; kill it later (stop_at), or wait for the save"
 )
+
+OTHER_WAYS = ("intervals", "extend", "one-rank")
+"""Scenarios that are no kills of one run, one after the other."""
 
 LONGER = 4
 """Times its steps, and a hundred more, that a run may take: one that ignores `steps` mostly ends, at its own number;
@@ -146,11 +151,7 @@ class Driver:
 
     def drive(self, scenario: Scenario) -> Outcome:
         """Take the run along a scenario."""
-        others = {
-            "intervals": self._drive_options,
-            "extend": self._drive_extend,
-            "one-rank": self._drive_one_rank,
-        }
+        others = dict(zip(OTHER_WAYS, (self._drive_options, self._drive_extend, self._drive_one_rank), strict=True))
         return others.get(scenario.name, self._drive_kills)(scenario)
 
     def _drive_kills(self, scenario: Scenario) -> Outcome:
@@ -160,8 +161,7 @@ class Driver:
         killed = scenario.kills[0]
         before = [self.savers.get(killed, self.again)]
         for kill in scenario.kills[1:]:
-            step = self.reference.marks[kill].step
-            until = replace(asked, kill_step=step) if kill else replace(asked, kill=0)
+            until = self._until(asked, kill)
             left = list_folder(folder)
             trace = self.run(folder, until)
             if trace.end != "killed":  # it failed, or came to its end without reaching the kill
@@ -171,6 +171,30 @@ class Driver:
         left = list_folder(folder)
         trace = self.run(folder, self.kept(asked))
         return self._judge_run(scenario, trace, killed, folder, before, left)
+
+    def _until(self, request: Request, kill: int) -> Request:
+        """Return a request for a run that is killed at a mark of the uninterrupted one."""
+        step = self.reference.marks[kill].step
+        return replace(request, kill_step=step) if kill else replace(request, kill=0)
+
+    def _settle_blocks(self, scenario: Scenario, trace: Trace, outcome: Outcome) -> None:
+        """Have what is left of blocks that are read ahead compared, in runs that take the same ways once more."""
+
+        def uninterrupted(keep: Kept) -> Trace:
+            return self.run(self.root / f"blocks-of-{scenario.name}", replace(self.whole, keep_steps=keep))
+
+        def resumed(keep: Kept) -> Trace:
+            folder = self.root / f"blocks-{scenario.name}"
+            copy_folder(self.copies[scenario.kills[0]], folder)
+            for kill in scenario.kills[1:]:
+                self.run(folder, self._until(self.asked(scenario), kill))
+            return self.run(folder, replace(self.asked(scenario), keep_steps=keep))
+
+        ended = trace.end == "finished" and scenario.name not in OTHER_WAYS
+        if ended and self.envelope is None and trace.marks and trace.steps[0] in self.reference.steps:
+            begin = self.reference.steps.index(trace.steps[0])
+            states = both_runs(self.reference.marks[begin:], trace.marks)
+            settle_blocks(outcome, states, uninterrupted, resumed)
 
     def _drive_one_rank(self, scenario: Scenario) -> Outcome:
         """Kill the last rank alone, let the others end as they do without it, and resume all of them."""
@@ -235,6 +259,7 @@ class Driver:
             outcome.unsure = True
             outcome.notes.append(UNFINISHED.format(scenario=scenario.name))
         self.taken.settle(outcome, self.reference.marks, self.uninterrupted.use, self.trains_alike)
+        self._settle_blocks(scenario, trace, outcome)
         failed = trace.end in ("failed", "lost")
         if failed and not outcome.broken:  # what it may have failed by
             paths = {e.path for e in outcome.differs}
@@ -242,7 +267,7 @@ class Driver:
         if outcome.first is not None:
             seen = outcome.first[0], len(self.reference.marks), self.uninterrupted.use
             outcome.broken = self.taken.unread_last(outcome.broken, *seen)
-        _put_roots_first(outcome, trace.of_python)
+        put_roots_first(outcome, trace.of_python)
         if outcome.first is not None:
             resumed_at = self.reference.marks[outcome.first[0] - outcome.first[1]].snapshot.leaves
             outcome.broken = saved_first(outcome.broken, resumed_at, partial(self._saved, killed))
@@ -362,24 +387,6 @@ class Driver:
         left = list_folder(folder)
         trace = self.run(folder, self.kept(self.whole))
         return self._judge_run(scenario, trace, 0, folder, [short], left)
-
-
-def _put_roots_first(outcome: Outcome, of_python: Collection[str]) -> None:
-    """Put what differs at the resume, and is taken, before what a decision or the number of marks shows later.
-
-    What only frames of Python's own library lead to, as those of an event loop, comes after all else.
-    """
-    around = tuple(f"{name}()." for name in of_python)
-    outcome.broken.sort(key=lambda e: e.path.startswith(around))
-    ends = [e for e in outcome.broken if e.path == "marks" and e.when == "at the end"]
-    others = [e for e in outcome.broken if e not in ends]
-    at_once = any(e.when == after_resume(0) for e in others)
-    roots = [] if at_once else [e for e in outcome.earliest if e.when == after_resume(0) or not others]
-    found = {e.path for e in others}
-    roots = [e for e in roots if e.path in found] or roots  # what was found by itself differs there already
-    known = {e.path for e in roots}
-    outcome.broken = (roots + [e for e in others if e.path not in known] + ends) if outcome.broken else []
-    outcome.bookkeeping = [e for e in outcome.bookkeeping if not outcome.broken or e.path not in known]
 
 
 def _judge_by(envelope: EqualRunsEnvelope, out: Outcome, trace: Trace, when: str = "") -> None:
