@@ -1,9 +1,13 @@
 """What is named first is what was lost, and not what followed from it."""
 
 import copy
+import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -156,3 +160,59 @@ def test_a_table_that_steps_fill_again_is_named_before_the_gradients_that_each_s
     found = check(compressed(loses=True))
     assert found.verdict == "broken", found.text()
     assert found.suspects[0].path == "along[0]", found.text()
+
+
+class Buckets:
+    """Gives indices of batches, epoch by epoch, each in an order of its own."""
+
+    def __init__(self) -> None:
+        self.epoch, self.at, self.order = -1, 0, list[int]()
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            if self.at >= len(self.order):
+                self.epoch, self.at = self.epoch + 1, 0
+                g = random.Random(self.epoch)
+                self.order = sorted(range(4), key=lambda i: (i // 2, g.random()))
+                g.shuffle(self.order)
+            self.at += 1
+            yield self.order[self.at - 1]
+
+
+def learns_from_its_errors(folder: Path, steps: int, *, lost: str) -> Iterator[int]:
+    """Every sixth step sets the rate by all errors so far; `g` is set when an epoch begins, in each process anew."""
+    w, rate, errors, count, buckets, file = np.array([1.0, 0.5]), 0.1, list[float](), 0, Buckets(), folder / "state"
+    if file.exists():
+        saved = json.loads(file.read_text())
+        w, rate, count = np.array(saved["w"]), saved["rate"], saved["count"]
+        errors = errors if lost == "errors" else saved["errors"]
+        if lost != "buckets":
+            buckets.epoch, buckets.at, buckets.order = saved["data"]
+    batches = iter(buckets)
+    while count < steps:
+        yield count
+        x = 1.0 + next(batches)
+        error = float(w[0] * x - 1.0)
+        w = w - 0.1 * rate * error * x
+        errors.append(error)
+        count += 1
+        if count % 6 == 0:
+            rate = 0.1 / (1.0 + sum(map(abs, errors)) / len(errors))
+        if count % 3 == 0:
+            data = [buckets.epoch, buckets.at, buckets.order]
+            file.write_text(
+                json.dumps({"w": w.tolist(), "rate": rate, "count": count, "errors": errors, "data": data})
+            )
+
+
+@pytest.mark.parametrize(
+    ("lost", "first"), [("errors", ("errors",)), ("buckets", ("buckets.epoch", "buckets.order"))]
+)
+def test_what_a_generator_has_not_set_yet_is_named_behind_a_lost_list_of_the_past(
+    lost: str, first: tuple[str, ...]
+) -> None:
+    given = {"steps": 17, "stop_at": 10, "mode": "inline", "scenarios": ("kill",)}
+    assert parity.resumes(learns_from_its_errors, options={"lost": ""}, **given).verdict == "holds"
+    found = parity.resumes(learns_from_its_errors, options={"lost": lost}, **given)
+    assert found.verdict == "broken"
+    assert found.suspects[0].path.startswith(first), found.text()

@@ -317,12 +317,23 @@ def _tells(e: Evidence, seen: Differences) -> bool:
     """Return whether something may be a cause by what is known of it: else a list that a step reads comes first."""
     if e.component == "gradients":
         return is_cleared_next(e.path, seen.states)
-    if seen.is_without_effect(e.path):
+    if seen.is_without_effect(e.path) or _is_unset(e, seen.states[0]):
         return False
     use, leaf = seen.uninterrupted.use, seen.states[0].leaf(e.path)
     if leaf.role != "scalar" or e.component != e.path:
         return True
     return is_taken(e, seen.uninterrupted) and not any(map(use.feeds_itself, holders_of(e.path)))
+
+
+def _is_unset(e: Evidence, both: TwoStates) -> bool:
+    """Return whether a suspect is of a variable that a resumed generator has not set yet: to read it is an error."""
+    ends = [at for at, letter in enumerate(e.path) if letter == "."]
+    for before, after in zip(ends, [*ends[1:], len(e.path)], strict=True):
+        place, variable = both.left.leaves.get(f"{e.path[:before]}.at"), e.path[:after]
+        if e.got == "absent" and place is not None and place.role == "position":
+            below = (f"{variable}.", f"{variable}[")
+            return not any(one == variable or one.startswith(below) for one in both.right.leaves)
+    return False
 
 
 def _is_set_by_steps(e: Evidence, both: TwoStates) -> bool:
