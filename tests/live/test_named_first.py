@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,7 +212,7 @@ def learns_from_its_errors(folder: Path, steps: int, *, lost: str) -> Iterator[i
 def test_what_a_generator_has_not_set_yet_is_named_behind_a_lost_list_of_the_past(
     lost: str, first: tuple[str, ...]
 ) -> None:
-    given = {"steps": 17, "stop_at": 10, "mode": "inline", "scenarios": ("kill",)}
+    given: dict[str, Any] = {"steps": 17, "stop_at": 10, "mode": "inline", "scenarios": ("kill",)}
     assert parity.resumes(learns_from_its_errors, options={"lost": ""}, **given).verdict == "holds"
     found = parity.resumes(learns_from_its_errors, options={"lost": lost}, **given)
     assert found.verdict == "broken"

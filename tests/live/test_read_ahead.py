@@ -222,4 +222,8 @@ def test_a_lost_place_in_a_block_that_is_kept_is_lost() -> None:
 
 def test_too_few_rows_tell_nothing() -> None:
     """No block comes to its end in the resumed run: that the next one would be alike was not seen."""
-    assert judged(of_rows, "kill", steps=13).verdict == "broken"
+    found = judged(of_rows, "kill", steps=13)
+    assert found.verdict == "inconclusive"
+    assert any("what is left of source.block from there on is the same" in note for note in found.notes)
+    assert judged(of_rows, "kill", steps=13, lost="m").verdict == "broken"
+    assert judged(of_rows, "kill", steps=13, lost="place").verdict == "broken"

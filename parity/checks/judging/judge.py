@@ -328,7 +328,7 @@ def _tells(e: Evidence, seen: Differences) -> bool:
 def _is_unset(e: Evidence, both: TwoStates) -> bool:
     """Return whether a suspect is of a variable that a resumed generator has not set yet: to read it is an error."""
     ends = [at for at, letter in enumerate(e.path) if letter == "."]
-    for before, after in zip(ends, [*ends[1:], len(e.path)], strict=True):
+    for before, after in itertools.pairwise([*ends, len(e.path)]):
         place, variable = both.left.leaves.get(f"{e.path[:before]}.at"), e.path[:after]
         if e.got == "absent" and place is not None and place.role == "position":
             below = (f"{variable}.", f"{variable}[")

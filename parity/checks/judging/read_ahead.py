@@ -45,7 +45,7 @@ def _gives_alike(place: str, block: str, states: Sequence[TwoStates]) -> bool:
     if any(f"{block}.len" not in leaves for both in states for leaves in (both.left.leaves, both.right.leaves)):
         return False
     held = [(both.left.leaves, both.right.leaves) for both in states]
-    return gives_alike(place, states, lambda number, side, at: _rest(block, at, held[number][side]))
+    return bool(gives_alike(place, states, lambda number, side, at: _rest(block, at, held[number][side])))
 
 
 def block_beside(path: str, states: Sequence[TwoStates]) -> str:
@@ -75,8 +75,12 @@ _ROWS = re.compile(r"\[(?!1\b)\d")
 """Of the kind of an array of more than one row."""
 
 
-def gives_alike(place: str, states: Sequence[TwoStates], rest: Callable[[int, int, int], Sequence[Any]]) -> bool:
+def gives_alike(
+    place: str, states: Sequence[TwoStates], rest: Callable[[int, int, int], Sequence[Any]]
+) -> bool | None:
     """Return whether both runs have the same values from the place on, at all marks and beyond the end of a block.
+
+    None where they have, as far as is seen, and that is not beyond the end of a block in both.
 
     Args:
         place: Path of the place in the block.
@@ -100,7 +104,9 @@ def gives_alike(place: str, states: Sequence[TwoStates], rest: Callable[[int, in
         used_up &= not (apart and any(rests))  # nothing is to come of either: both read the next block
         values.update(one for one, _ in pairs)
     begun_again = [any(b < a for a, b in itertools.pairwise(at)) for at in places]
-    return len(values) > 1 and ((all(begun_again) and compared >= _LEAST) or (begun_again[0] and used_up))
+    if len(values) > 1 and ((all(begun_again) and compared >= _LEAST) or (begun_again[0] and used_up)):
+        return True
+    return None if len(values) > 1 and compared else False
 
 
 def _rest(block: str, place: int, leaves: PathLeaves) -> list[tuple[tuple[str, str], ...]]:

@@ -20,6 +20,12 @@ __all__ = ["settle_blocks"]
 MOST_BYTES = 256 << 20
 """Most bytes of blocks that two runs keep; above, nothing is measured."""
 
+TOO_SHORT = (
+    "{place} is another after the resume, and what is left of {block} from there on is the same: whether the next "
+    "block is, no step of this run tells; give more steps, restore both, or say that it is meant: "
+    "ignore={{'{place}': reason}}"
+)
+
 Kept = Mapping[int, Sequence[str]]
 """Completed steps to the paths whose values are wanted."""
 
@@ -52,9 +58,14 @@ def settle_blocks(
         _values(uninterrupted(keep), [both.left.leaves for both in states], keep),
         _values(resumed(keep), [both.right.leaves for both in states], keep),
     ]
-    if all(_is_alike(place, block, states, values) for place, block in blocks.items()):
-        outcome.bookkeeping += outcome.broken
-        outcome.broken = []
+    alike = {place: _is_alike(place, block, states, values) for place, block in blocks.items()}
+    if False in alike.values():
+        return
+    outcome.bookkeeping += outcome.broken
+    outcome.broken = []
+    for place in (place for place, found in alike.items() if found is None):
+        outcome.unsure = True
+        outcome.notes.append(TOO_SHORT.format(place=place, block=blocks[place]))
 
 
 def _values(trace: Trace, leaves: Sequence[PathLeaves], keep: Kept) -> dict[int, Mapping[str, Any]]:
@@ -68,7 +79,7 @@ def _values(trace: Trace, leaves: Sequence[PathLeaves], keep: Kept) -> dict[int,
 
 def _is_alike(
     place: str, block: str, states: Sequence[TwoStates], values: Sequence[Mapping[int, Mapping[str, Any]]]
-) -> bool:
+) -> bool | None:
     """Return whether both runs have the same rows from their places on; before its first block a run has none."""
     steps = [both.step for both in states]
 
