@@ -40,7 +40,7 @@ from parity.checks.judging.no_evidence import UNWRITTEN, may_be_unwritten, not_f
 from parity.checks.judging.ordering import OUTER, identifiers, is_variable
 from parity.checks.judging.process_start import ProcessStart, begun_of
 from parity.checks.judging.ranks import base_of, copies_apart, placed_in, processes, ranks_apart
-from parity.checks.judging.read_ahead import block_beside, gives_alike
+from parity.checks.judging.read_ahead import blocks_beside, gives_alike, is_of_rows
 from parity.checks.judging.recounted import RecountedRuns, judge_later, judge_recounted, named, recount
 from parity.checks.judging.resume_start import Kill, is_unfinished, on_their_way
 from parity.checks.judging.returned import judge_printed, judge_returned
@@ -71,7 +71,7 @@ __all__ = [
     "after_resume",
     "base_of",
     "begun_of",
-    "block_beside",
+    "blocks_beside",
     "both_runs",
     "bytes_of",
     "choices_of",
@@ -83,6 +83,7 @@ __all__ = [
     "identifiers",
     "is_decided",
     "is_floating",
+    "is_of_rows",
     "is_trained_number",
     "is_unfinished",
     "is_variable",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from parity.capture import Leaf, PathLeaves
 from parity.checks.judging.evidence import TwoStates
 
-__all__ = ["block_beside", "gives_alike", "is_read_ahead"]
+__all__ = ["blocks_beside", "gives_alike", "is_of_rows", "is_read_ahead"]
 
 _LEAST = 3
 """Fewest marks at which the places differ and both blocks have values to come."""
@@ -42,68 +42,77 @@ def is_read_ahead(path: str, states: Sequence[TwoStates]) -> bool:
 
 def _gives_alike(place: str, block: str, states: Sequence[TwoStates]) -> bool:
     """Return whether both runs have the same elements of a list from the place on."""
-    if any(f"{block}.len" not in leaves for both in states for leaves in (both.left.leaves, both.right.leaves)):
-        return False
-    held = [(both.left.leaves, both.right.leaves) for both in states]
-    return bool(gives_alike(place, states, lambda number, side, at: _rest(block, at, held[number][side])))
+    places, rests = [], []
+    for both in states:
+        sides = both.left.leaves, both.right.leaves
+        if any(f"{block}.len" not in side or place not in side or side[place].kind != "int" for side in sides):
+            return False
+        here, there = (int(side[place].digest) for side in sides)
+        places.append((here, there))
+        rests.append((_rest(block, here, sides[0]), _rest(block, there, sides[1])))
+    return bool(gives_alike(places, rests))
 
 
-def block_beside(path: str, states: Sequence[TwoStates]) -> str:
-    """Return the one array of rows that a whole number may be the place in: beside it, and another after the resume.
+def blocks_beside(path: str, states: Sequence[TwoStates]) -> list[str]:
+    """Return the arrays of rows that a whole number may be the place in: beside it, and others after the resume.
 
     Args:
         path: A path that differs.
         states: What the uninterrupted run and the resumed one hold, from the resume on.
 
     Returns:
-        The path of the array; empty where there is none, or several.
+        Their paths; none where the path is of no whole number.
     """
     both, owner = states[0], path[: path.rfind(".") + 1]
     leaf = both.left.leaves.get(path)
     if leaf is None or leaf.kind != "int" or not path[len(owner) :].isidentifier():
-        return ""
-    found = [
+        return []
+    beside = {
         one
-        for one in {one for state in states for one in state.differing()}
-        if one.startswith(owner) and one[len(owner) :].isidentifier() and one in both.left.leaves
-        and both.left.leaves[one].role == "array" and _ROWS.search(both.left.leaves[one].kind)
-    ]  # fmt: skip
-    return found[0] if len(found) == 1 else ""
+        for state in states
+        for one in state.differing()
+        if one.startswith(owner) and one[len(owner) :].isidentifier()
+    }
+    return sorted(one for one in beside if is_of_rows(one, states))
 
 
-_ROWS = re.compile(r"\[(?!1\b)\d")
-"""Of the kind of an array of more than one row."""
+def is_of_rows(path: str, states: Sequence[TwoStates]) -> bool:
+    """Return whether a path is of an array that has rows, in the uninterrupted run at the resume.
+
+    Args:
+        path: The path.
+        states: As of `blocks_beside`.
+    """
+    leaf = states[0].left.leaves.get(path)
+    return leaf is not None and leaf.role == "array" and bool(_ROWS.search(leaf.kind))
+
+
+_ROWS = re.compile(r"\[\d")
 
 
 def gives_alike(
-    place: str, states: Sequence[TwoStates], rest: Callable[[int, int, int], Sequence[Any]]
+    places: Sequence[tuple[int, int]], rests: Sequence[tuple[Sequence[Any], Sequence[Any]]]
 ) -> bool | None:
-    """Return whether both runs have the same values from the place on, at all marks and beyond the end of a block.
+    """Return whether both runs have the same values from a place on, at all marks and beyond the end of a block.
 
     None where they have, as far as is seen, and that is not beyond the end of a block in both.
 
     Args:
-        place: Path of the place in the block.
-        states: What the uninterrupted run and the resumed one hold, from the resume on.
-        rest: Returns what is left of a block, of a number among the states, a side of it and a place.
+        places: The place in both runs, at each mark; it falls where another block begins.
+        rests: What is left of the block in both, at each mark.
     """
     compared, used_up, values = 0, True, set[Any]()
-    places: tuple[list[int], list[int]] = ([], [])
-    for number, both in enumerate(states):
-        rests = []
-        for side, leaves in enumerate((both.left.leaves, both.right.leaves)):
-            if place not in leaves or leaves[place].kind != "int":
-                return False
-            places[side].append(int(leaves[place].digest))
-            rests.append(rest(number, side, places[side][-1]))
-        pairs = list(zip(*rests, strict=False))
-        if any(one != other for one, other in pairs):
+    later = [*(at[0] == at[1] and rest[0] == rest[1] for at, rest in zip(places, rests, strict=True)), False][1:]
+    for (here, there), (own, other), joins in zip(places, rests, later, strict=True):
+        if any(one != two for one, two in zip(own, other, strict=False)):
             return False
-        apart = places[0][-1] != places[1][-1]
-        compared += bool(pairs) and apart
-        used_up &= not (apart and any(rests))  # nothing is to come of either: both read the next block
-        values.update(one for one, _ in pairs)
-    begun_again = [any(b < a for a, b in itertools.pairwise(at)) for at in places]
+        both_left = bool(own) and bool(other)
+        compared += both_left and here != there
+        # nothing is to come of either, and both read the next block; or one reads what the other has, as is seen then
+        used_up &= here == there or not (own or other) or (not both_left and joins)
+        values.update(one for one, _ in zip(own, other, strict=False))
+    courses = zip(*places, strict=True)
+    begun_again = [any(b < a for a, b in itertools.pairwise(course)) for course in courses]
     if len(values) > 1 and ((all(begun_again) and compared >= _LEAST) or (begun_again[0] and used_up)):
         return True
     return None if len(values) > 1 and compared else False

@@ -12,22 +12,24 @@ from typing import Any
 import numpy as np
 
 from parity.capture import PathLeaves
-from parity.checks.judging import Outcome, TwoStates, block_beside, bytes_of, gives_alike
+from parity.checks.judging import Outcome, TwoStates, blocks_beside, bytes_of, gives_alike, is_of_rows
 from parity.checks.running import Trace
 
-__all__ = ["settle_blocks"]
+__all__ = ["Kept", "settle_blocks"]
 
 MOST_BYTES = 256 << 20
 """Most bytes of blocks that two runs keep; above, nothing is measured."""
 
 TOO_SHORT = (
-    "{place} is another after the resume, and what is left of {block} from there on is the same: whether the next "
-    "block is, no step of this run tells; give more steps, restore both, or say that it is meant: "
-    "ignore={{'{place}': reason}}"
+    "{path} is another after the resume, and what is left of the block that was read ahead is the same: whether the "
+    "next block is, no step of this run tells; give more steps, restore the block with its place, or say that it is "
+    "meant: ignore={{'{path}': reason}}"
 )
 
 Kept = Mapping[int, Sequence[str]]
 """Completed steps to the paths whose values are wanted."""
+
+ValuesAtSteps = Mapping[int, Mapping[str, Any]]
 
 
 def settle_blocks(
@@ -36,7 +38,7 @@ def settle_blocks(
     uninterrupted: Callable[[Kept], Trace],
     resumed: Callable[[Kept], Trace],
 ) -> None:
-    """List places in blocks of rows, where nothing else is lost and both runs hand out the same rows.
+    """List blocks of rows and the places in them, where nothing else is lost and both runs hand out the same rows.
 
     Args:
         outcome: What was found; changed in place.
@@ -44,31 +46,38 @@ def settle_blocks(
         uninterrupted: Makes a run that nothing stops once more, which keeps values.
         resumed: The same of the one that resumes.
     """
-    found = {e.path: block_beside(e.path, states) for e in outcome.broken}
-    blocks = {place: block for place, block in found.items() if block}
-    if len({both.step for both in states}) < len(states):
-        return  # of several marks at one step values cannot be told apart
-    if not blocks or not {*found} <= {*blocks, *blocks.values()}:
-        return  # something else is lost
+    found = list(dict.fromkeys(e.path for e in outcome.broken))
+    blocks = {path: blocks_beside(path, states) for path in found}
+    places = {place: beside for place, beside in blocks.items() if beside}
+    arrays = [path for path in found if is_of_rows(path, states)]
+    wanted = sorted({*arrays, *(one for beside in places.values() for one in beside)})
+    if not wanted or len({*places, *arrays}) < len(found) or len({both.step for both in states}) < len(states):
+        return  # something else is lost; or marks at one step, of which values cannot be told apart
     leaves = states[0].left.leaves
-    if 2 * len(states) * sum(bytes_of(leaves[block]) for block in set(blocks.values())) > MOST_BYTES:
+    if 2 * len(states) * sum(bytes_of(leaves[block]) for block in wanted) > MOST_BYTES:
         return
-    keep = dict.fromkeys((both.step for both in states), sorted(set(blocks.values())))
+    keep = dict.fromkeys((both.step for both in states), wanted)
     values = [
         _values(uninterrupted(keep), [both.left.leaves for both in states], keep),
         _values(resumed(keep), [both.right.leaves for both in states], keep),
     ]
-    alike = {place: _is_alike(place, block, states, values) for place, block in blocks.items()}
+    alike: dict[str, bool | None] = {}
+    for place, beside in places.items():  # a second block that waits behind the first has no place yet
+        by_block = {block: _is_alike(place, block, states, values) for block in beside}
+        alike[place] = True if True in by_block.values() else None if None in by_block.values() else False
+        alike |= {block: one for block, one in by_block.items() if one is not False and block in arrays}
+    for block in arrays:  # rows are cut off at its front
+        alike.setdefault(block, _is_alike("", block, states, values))
     if False in alike.values():
         return
     outcome.bookkeeping += outcome.broken
     outcome.broken = []
-    for place in (place for place, found in alike.items() if found is None):
+    for path in (path for path, one in alike.items() if one is None):
         outcome.unsure = True
-        outcome.notes.append(TOO_SHORT.format(place=place, block=blocks[place]))
+        outcome.notes.append(TOO_SHORT.format(path=path))
 
 
-def _values(trace: Trace, leaves: Sequence[PathLeaves], keep: Kept) -> dict[int, Mapping[str, Any]]:
+def _values(trace: Trace, leaves: Sequence[PathLeaves], keep: Kept) -> ValuesAtSteps:
     """Return what a run has kept at each step; nothing where its blocks are not those of the run that it repeats."""
     found = {mark.step: mark.snapshot for mark in trace.marks}
     for (step, blocks), known in zip(keep.items(), leaves, strict=True):
@@ -77,15 +86,22 @@ def _values(trace: Trace, leaves: Sequence[PathLeaves], keep: Kept) -> dict[int,
     return {step: snapshot.values for step, snapshot in found.items()}
 
 
-def _is_alike(
-    place: str, block: str, states: Sequence[TwoStates], values: Sequence[Mapping[int, Mapping[str, Any]]]
-) -> bool | None:
-    """Return whether both runs have the same rows from their places on; before its first block a run has none."""
-    steps = [both.step for both in states]
+def _is_alike(place: str, block: str, states: Sequence[TwoStates], values: Sequence[ValuesAtSteps]) -> bool | None:
+    """Return whether both runs have the same rows from their places on; before its first block a run has none.
 
-    def left_of(number: int, side: int, at: int) -> list[Any]:
-        rows = np.asarray(values[side].get(steps[number], {}).get(block, ()))
-        rest = rows[at:] if at >= 0 and rows.ndim else ()
-        return [(str(row.dtype), row.shape, row.tobytes()) for row in rest]
-
-    return gives_alike(place, states, left_of)
+    Without a place rows are cut off at the front: all that are there are left, and more of them are another block.
+    """
+    places, rests = [], []
+    for both in states:
+        at: list[int] = []
+        left: list[list[Any]] = []
+        for leaves, kept in zip((both.left.leaves, both.right.leaves), values, strict=True):
+            rows = np.asarray(kept.get(both.step, {}).get(block, ()))
+            if place and (place not in leaves or leaves[place].kind != "int"):
+                return False
+            at.append(int(leaves[place].digest) if place else -len(np.atleast_1d(rows)))
+            rest = rows[max(at[-1], 0) :] if rows.ndim else ()
+            left.append([(str(row.dtype), row.shape, row.tobytes()) for row in rest])
+        places.append((at[0], at[1]))
+        rests.append((left[0], left[1]))
+    return gives_alike(places, rests)
