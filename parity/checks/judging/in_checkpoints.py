@@ -17,6 +17,9 @@ from parity.checks.judging.evidence import Evidence, after_resume
 
 __all__ = ["saved_first"]
 
+_TRAINED = ("optimizer.", "model.", "ema")
+"""Components that are lost where they were never saved: that no file holds them is no reason to name them last."""
+
 _DIGITS = 6
 """Fewest digits of a number that is known again by them: 0.5 and 1.0 are in many files."""
 
@@ -48,7 +51,7 @@ def saved_first(
 def _may_be_left(e: Evidence, leaves: PathLeaves) -> bool:
     """Return whether a suspect is of a kind that steps leave behind: an array, a gradient, what a container holds."""
     leaf = leaves.get(e.path)
-    if leaf is None:
+    if leaf is None or e.component.startswith(_TRAINED):
         return False
     return leaf.role in ("array", "gradient") or (leaf.role in ("scalar", "position") and "[" in e.path)
 
