@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 import parity
+from parity.capture import Leaf, StateSnapshot
+from parity.checks.judging import Evidence, Outcome, TwoStates, gives_alike
+from parity.checks.resume.blocks_ahead import settle_blocks
+from parity.checks.running import Trace
 
 Trainer = Callable[..., Any]
 
@@ -294,3 +298,50 @@ def test_too_few_rows_tell_nothing() -> None:
     assert any("what is left of the block that was read ahead is the same" in note for note in found.notes)
     assert judged(of_rows, "kill", steps=13, lost="m").verdict == "broken"
     assert judged(of_rows, "kill", steps=13, lost="place").verdict == "broken"
+
+
+def courses(*marks: tuple[int, int, str, str]) -> tuple[list[tuple[int, int]], list[tuple[str, str]]]:
+    return [(here, there) for here, there, *_ in marks], [(own, other) for *_, own, other in marks]
+
+
+ALIKE = [(2, 0, "cd", "cdef"), (3, 1, "d", "def"), (4, 2, "", "ef"), (1, 3, "fgh", "f"), (2, 0, "gh", "ghij")]
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        (ALIKE, True),
+        (ALIKE[:2], None),  # no block came to its end
+        ([*ALIKE[:4], (2, 0, "gh", "xhij")], False),  # another value
+        ([(here, there, "a" * len(own), "a" * len(other)) for here, there, own, other in ALIKE], False),  # one value
+        ([(4, 0, "", "abcd"), (1, 1, "bcd", "bcd"), (2, 2, "cd", "cd")], True),  # one reads what the other has
+        ([(4, 0, "", "abcd"), (1, 1, "xcd", "bcd"), (2, 2, "cd", "cd")], False),
+    ],
+)
+def test_what_is_left_is_compared_value_by_value(marks: list[Any], expected: bool | None) -> None:
+    assert gives_alike(*courses(*marks)) is expected
+
+
+def test_nothing_is_run_once_more_where_something_else_is_lost() -> None:
+    def snapshot(place: str, block: str) -> StateSnapshot:
+        return StateSnapshot({
+            "at": Leaf("scalar", "at", "int", place), "rows": Leaf("array", "rows", "float64[4x2]", block),
+            "rate": Leaf("scalar", "rate", "float", place),
+        })  # fmt: skip
+
+    states = [TwoStates(3, snapshot("1", "a"), snapshot("2", "b"))]
+    asked: list[object] = []
+
+    def run(keep: object) -> Trace:
+        asked.append(keep)
+        return Trace()
+
+    def lost(*paths: str) -> Outcome:
+        return Outcome(broken=[Evidence(path, path, 3, "1", "2", "at the resume") for path in paths])
+
+    settle_blocks(other := lost("at", "rate"), states, run, run)
+    assert len(other.broken) == 2
+    assert not asked
+    settle_blocks(alone := lost("at"), states, run, run)  # the runs do not repeat what they are to repeat
+    assert len(alone.broken) == 1
+    assert len(asked) == 2
