@@ -70,3 +70,12 @@ def test_the_order_follows_from_what_a_file_holds(order: str, held: list[Leaf], 
     later = Evidence("w", "w", 4, A.text, "1", "one step after the resume")
     given = saved_first([*found, later], leaves, lambda: {str(at): one for at, one in enumerate(held)})
     assert "".join(e.path for e in given) == f"{expected}w"
+
+
+@pytest.mark.parametrize(
+    ("component", "expected"), [("optimizer.momentum", "ab"), ("model.params", "ab"), ("a", "ba")]
+)
+def test_what_is_trained_and_was_never_saved_stays_before_what_was(component: str, expected: str) -> None:
+    found = [Evidence(c, name, 3, "1", "0", "at the resume") for name, c in (("a", component), ("b", "b"))]
+    given = saved_first(found, {"a": A, "b": B}, lambda: {"file": B})
+    assert "".join(e.path for e in given) == expected

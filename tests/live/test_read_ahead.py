@@ -14,7 +14,7 @@ import parity
 from parity.capture import Leaf, StateSnapshot
 from parity.checks.judging import Evidence, Outcome, TwoStates, gives_alike
 from parity.checks.resume.blocks_ahead import settle_blocks
-from parity.checks.running import Trace
+from parity.checks.running import Mark, Trace
 
 Trainer = Callable[..., Any]
 
@@ -345,3 +345,22 @@ def test_nothing_is_run_once_more_where_something_else_is_lost() -> None:
     settle_blocks(alone := lost("at"), states, run, run)  # the runs do not repeat what they are to repeat
     assert len(alone.broken) == 1
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_runs_that_do_not_repeat_what_was_seen_tell_nothing(repeats: bool) -> None:
+    """Their rows are alike, and are not those of the runs that are judged."""
+    states, runs = [], (Trace(), Trace())
+    for step, (here, there, own, other) in enumerate(ALIKE):
+        sides = []
+        for run, place, left in zip(runs, (here, there), (own, other), strict=True):
+            leaf = Leaf("array", "rows", "str[8]", f"{place}{left}")
+            seen = StateSnapshot({"at": Leaf("scalar", "at", "int", str(place)), "rows": leaf})
+            kept = leaf if repeats else Leaf("array", "rows", "str[8]", "others")
+            values = {"rows": np.array(list("-" * place + left))}
+            run.marks.append(Mark(step, StateSnapshot({**seen.leaves, "rows": kept}, values=values)))
+            sides.append(seen)
+        states.append(TwoStates(step, *sides))
+    outcome = Outcome(broken=[Evidence("at", "at", 0, "2", "0", "at the resume")])
+    settle_blocks(outcome, states, lambda keep: runs[0], lambda keep: runs[1])
+    assert (outcome.broken == []) == repeats
