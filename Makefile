@@ -37,6 +37,8 @@ test: setup packages  ## the tests
 	$(COMPILED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
 
+# Tests whose assertions are rewritten are kept for the next run, also where PYTHONDONTWRITEBYTECODE is set: 20 s of each process.
+test-quick: export PYTHONDONTWRITEBYTECODE :=
 test-quick: setup  ## what breaks first, in about two minutes: folders and marks, see tests/quick.py
 	$(COMPILED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quick tests

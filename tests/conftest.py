@@ -17,7 +17,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from tests.forks.client import forking, new_interpreters
 from tests.long import is_long
-from tests.quick import is_quick, may_hold_quick
+from tests.quick import covering, is_named, is_quick, may_hold_quick
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 """Before PyTorch is imported: two test processes with two threads each share two processors. Threads that spin while
@@ -55,6 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     cases: dict[str, set[str]] = {}
     config.collected_cases = cases  # type: ignore[attr-defined]
     config.long_and_quick = []  # type: ignore[attr-defined]
+    may_be: list[pytest.Item] = []
     for item in items:
         function, _, case = item.nodeid.partition("[")
         cases.setdefault(function, set()).add(case.removesuffix("]"))
@@ -63,6 +64,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.soak)
             config.long_and_quick += [item.nodeid] if quick else []  # type: ignore[attr-defined]
         if quick and not item.get_closest_marker("soak"):
+            may_be.append(item)
+    few = covering([item.nodeid for item in may_be])
+    for item in may_be:
+        if item.nodeid in few or is_named(item.nodeid, item.iter_markers()):
             item.add_marker(pytest.mark.quick)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.faults.catalog import FAULTS
-from tests.quick import ABSENT, FIRST, FOLDERS, LATER, is_quick, may_hold_quick
+from tests.quick import ABSENT, FIRST, FOLDERS, LATER, covering, is_named, is_quick, may_hold_quick
 
 TESTS = ROOT / "tests"
 SOAKING = "convert/test_convert.py::test_a_conversion_killed_at_a_hundred_moments_leaves_nothing_that_looks_whole"
@@ -154,7 +154,9 @@ def test_the_selection_is_what_the_marks_say():
     assert not [case for case in found if SOAKING in case]
     for case in named[LATER]:
         others = {one for one in every if one.partition("[")[0] == case.partition("[")[0]} - named[LATER]
-        assert others <= found, "the cases beside it stay quick"
+        assert others & found or not others, "of the cases beside it some stay quick"
+    tables = [case.partition("[")[0] for case in found - named[FIRST]]
+    assert max(map(tables.count, {*tables})) == 3, "of each table three cases"
 
 
 def mark(name, *cases):
@@ -178,3 +180,18 @@ def mark(name, *cases):
 )
 def test_what_takes_seconds_is_not_quick_whatever_else_it_is(node, marks, quick):
     assert is_quick(f"tests/{node}", marks) is quick
+
+
+def test_of_a_table_the_first_the_middle_and_the_last_case_are_chosen():
+    table = [f"tests/cli/test_w.py::test_y[{case}]" for case in "abcdefg"]
+    assert covering([*table, "tests/cli/test_w.py::test_z"]) == {
+        table[0], table[3], table[6], "tests/cli/test_w.py::test_z",
+    }  # fmt: skip
+    assert covering(table[:2]) == {*table[:2]}
+    assert covering([]) == set()
+
+
+def test_a_case_that_breaks_first_is_chosen_by_its_name():
+    assert is_named("tests/live/test_w.py::test_y[b]", [mark(FIRST, "b")])
+    assert not is_named("tests/live/test_w.py::test_y[a]", [mark(FIRST, "b"), mark(LATER, "a")])
+    assert not is_named("tests/live/test_w.py::test_y[a]", [mark(FIRST)])
