@@ -57,6 +57,20 @@ def test_every_file_that_a_page_links_is_there(page):
     assert [link for link in links if not (ROOT / Path(page).parent / link).exists()] == []
 
 
+# README.md
+
+
+def is_short(text: str) -> bool:
+    """Tell whether a front page is read in five minutes: below 1,200 words, as `wc -w` counts them."""
+    return len(text.split()) < 1200
+
+
+def test_the_front_page_is_short():
+    front = pages.read("README.md")
+    assert is_short(front)
+    assert not is_short(front + " word" * (1200 - len(front.split())))
+
+
 # ARCHITECTURE.md and CONTRIBUTING.md
 
 
