@@ -32,7 +32,10 @@ def read_saved(path: Path) -> Any:
         with torch.serialization.safe_globals([*_PLAIN, _RECONSTRUCT]):
             return torch.load(path, map_location="cpu", weights_only=True)
     if path.suffix == ".safetensors":
+        from safetensors import safe_open
         from safetensors.torch import load_file
 
-        return load_file(path)
+        with safe_open(path, "pt") as opened:
+            words = opened.metadata()
+        return load_file(path) | ({"__metadata__": words} if words else {})
     return None

@@ -1,25 +1,29 @@
 """Files that hold several things: archives, databases, streams of arrays or pickles, curves of TensorBoard.
 
 Each is opened as data; what differs between equal runs by design (times of members, a counter in a header) is left
-out, so that two files of the same content have equal leaves.
+out, so that two files of the same content have equal leaves. Every byte is of some piece: what stands before, between
+or behind the parts that are known is one of bytes, so that nothing is passed over that a run had left.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
 import pickletools
 import sqlite3
 import struct
 import tarfile
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["is_curve", "is_database", "is_tar", "pieces_of_pickles", "read_arrays", "read_curves", "read_database",
-           "read_tar"]  # fmt: skip
+__all__ = ["is_curve", "is_database", "is_one_archive", "is_tar", "pieces_of_archives", "pieces_of_pickles",
+           "pieces_of_streams", "read_arrays", "read_curves", "read_database", "read_tar"]  # fmt: skip
 
 MOST_SPLIT = 4 << 20
 """Bytes of a stream of pickles that is taken apart: its opcodes are read one by one."""
@@ -35,12 +39,85 @@ def is_tar(data: bytes) -> bool:
 
 
 def read_tar(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file of an archive; times, owners and modes are left out."""
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+    """Yield name and content of each file of an archive; times, owners and modes are left out.
+
+    Another archive may stand behind the blocks of zeros that end one.
+    """
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:", ignore_zeros=True) as archive:
         for member in archive:
             file = archive.extractfile(member) if member.isfile() else None
             if file is not None:
                 yield member.name, file.read()
+            elif member.issym() or member.islnk():
+                yield member.name, member.linkname.encode()
+        if behind := data[archive.offset :].strip(b"\0"):
+            yield "", behind
+
+
+def is_one_archive(file: BinaryIO) -> bool:
+    """Tell whether a file is one archive (zip) from its first byte to its last, of a comment that is within it.
+
+    Raises:
+        zipfile.BadZipFile: It is none.
+    """
+    with zipfile.ZipFile(file) as archive:
+        begin = min((item.header_offset for item in archive.infolist()), default=archive.start_dir)
+        file.seek(-(22 + len(archive.comment)), io.SEEK_END)
+        return begin == 0 and file.read(4) == b"PK\5\6"
+
+
+def pieces_of_archives(data: bytes) -> list[zipfile.ZipFile | bytes]:
+    """Return the archives (zip) that stand one after the other, and what bytes stand beside them, in their order.
+
+    A shard of DCP is one `torch.save` behind the other. A reader of archives sees the last alone.
+
+    Raises:
+        zipfile.BadZipFile: There is none.
+    """
+    found: list[zipfile.ZipFile | bytes] = []
+    rest = data
+    while rest:
+        try:
+            archive = zipfile.ZipFile(io.BytesIO(rest))
+        except zipfile.BadZipFile:
+            if not found:
+                raise
+            found.append(rest)
+            break
+        end = rest.rfind(b"PK\5\6")
+        if behind := rest[end + 22 + len(archive.comment) :]:
+            found.append(behind)
+        found += [archive.comment, archive] if archive.comment else [archive]
+        begin = min((item.header_offset for item in archive.infolist()), default=archive.start_dir)
+        rest = rest[:begin]
+    return found[::-1]
+
+
+def pieces_of_streams(data: bytes, most: int) -> list[bytes]:
+    """Return what streams of zlib hold that stand one after the other, and bytes behind them.
+
+    Args:
+        data: They begin with a stream.
+        most: Bytes of which no more are unpacked; the others stay as they are.
+
+    Raises:
+        zlib.error: It is none, or is damaged.
+    """
+    found: list[bytes] = []
+    while data:
+        one = zlib.decompressobj()
+        try:
+            inside = one.decompress(data, max(most, 1))
+        except zlib.error:
+            if not found:
+                raise
+            return [*found, data]
+        most -= len(inside)
+        found.append(inside)
+        if one.unconsumed_tail:
+            return [*found, one.unconsumed_tail]
+        data = one.unused_data
+    return found
 
 
 def is_database(data: bytes) -> bool:
@@ -63,13 +140,26 @@ def read_database(data: bytes) -> dict[str, Any]:
         opened.deserialize(bytes(whole))
         opened.execute("PRAGMA trusted_schema = OFF")
         names = opened.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
-        found = {
-            name: opened.execute(f"SELECT * FROM {_quoted(name)} LIMIT {MOST_ROWS}").fetchall() for (name,) in names
-        }
+        found = {name: _rows(opened.execute(f"SELECT * FROM {_quoted(name)}")) for (name,) in names}
         for name in {name for name, *_ in found.pop("sqlite_sequence", ())} & found.keys():
             key = next(at for at, *_, place in opened.execute(f"PRAGMA table_info({_quoted(name)})") if place)
             found[name] = [(*row[:key], at, *row[key + 1 :]) for at, row in enumerate(found[name], 1)]
+        for word in ("user_version", "application_id"):  # numbers that only the program itself sets
+            (number,) = opened.execute(f"PRAGMA {word}").fetchone()
+            found |= {word: [(number,)]} if number else {}
         return found
+
+
+def _rows(table: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the rows of a table; those beyond as many as are told one by one as one row, their digest."""
+    rows = iter(table)
+    told = list(itertools.islice(rows, MOST_ROWS))
+    rest = hashlib.blake2b(digest_size=16)
+    more = False
+    for row in rows:
+        more = True
+        rest.update(repr(row).encode())
+    return [*told, (rest.hexdigest(),)] if more else told
 
 
 def _quoted(name: str) -> str:

@@ -8,6 +8,7 @@ else the bytes.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -24,8 +25,11 @@ from parity.capture import Leaf, Walk
 from parity.checks.running.containers import (
     is_curve,
     is_database,
+    is_one_archive,
     is_tar,
+    pieces_of_archives,
     pieces_of_pickles,
+    pieces_of_streams,
     read_arrays,
     read_curves,
     read_database,
@@ -102,7 +106,8 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         if is_curve(_head(path)):
             curves.setdefault(f"{name.rpartition('/')[0]}/{CURVES}".lstrip("/"), []).append(path)
             continue
-        found = _first((_read_grown, *readers, _read_plain) if name in logs else (*readers, _read_plain), path)
+        known = readers if _is_one(path) else ()  # a reader of archives sees one of several that were joined
+        found = _first((_read_grown, *known, _read_plain) if name in logs else (*known, _read_plain), path)
         if isinstance(found, _Text):
             here = line_leaves(found.text, shown, log=name in logs)
             lines |= {f"{name}: {key}": leaf for key, leaf in here.items()}
@@ -149,6 +154,17 @@ def _head(path: Path) -> bytes:
         return b""
 
 
+def _is_one(path: Path) -> bool:
+    """Return whether a file is no archive, or one alone."""
+    if _head(path)[:2] != b"PK":
+        return True
+    try:
+        with path.open("rb") as file:
+            return is_one_archive(file)
+    except (OSError, zipfile.BadZipFile):
+        return True
+
+
 def _read_plain(path: Path) -> Any:
     if path.stat().st_size > MOST_BYTES:
         return None
@@ -182,9 +198,15 @@ def _decoded(data: bytes) -> Any:
         return {name: [tuple(map(_cell, row)) for row in rows] for name, rows in read_database(data).items()}
     if data[:2] == b"PK":
         with suppress(zipfile.BadZipFile):  # of a text, such as a table whose first column has this name
-            return dict(_members(data))
+            archives = [one if isinstance(one, bytes) else dict(_members(one)) for one in pieces_of_archives(data)]
+            return archives[0] if len(archives) == 1 else archives
     if data[:2] == b"\x1f\x8b":  # whose header has the time
-        inside = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            inside, rest = stream.read(MOST_BYTES), hashlib.blake2b(digest_size=16)
+            while more := stream.read(1 << 20):
+                rest.update(more)
+        if len(inside) == MOST_BYTES:
+            return [_or_bytes(inside), rest.hexdigest()]
         found = _decoded(inside)
         return inside if found is None else found
     if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda") and (found := _inflated(data)) is not None:
@@ -224,11 +246,13 @@ def _unpickled(data: bytes) -> Any:
         return Opaque(leaf.name, map_leaves(leaf.content, without_order), leaf.hidden)
 
     calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
-    for reader in (read_pickle, read_joblib):
-        try:
-            return map_leaves(reader(data, "a file of the run", calls, list), without_order)
-        except ParityError:
-            continue
+    ends: list[int] = []
+    with suppress(ParityError):
+        found = map_leaves(read_pickle(data, "a file of the run", calls, list, ends.append), without_order)
+        # of a large stream the first pickle alone is told
+        return found if ends[0] == len(data) else [found, data[ends[0] :]]
+    with suppress(ParityError):
+        return map_leaves(read_joblib(data, "a file of the run", calls, list), without_order)
     return None
 
 
@@ -259,18 +283,17 @@ _NAME = re.compile(rb"ctorch[^\n]*\n[A-Za-z0-9]+Storage\nq.(X.\0\0\0\d{6,20})q",
 
 def _inflated(data: bytes) -> Any:
     try:
-        inside = zlib.decompressobj().decompress(data, MOST_BYTES)
+        inside = [_or_bytes(one) for one in pieces_of_streams(data, MOST_BYTES)]
     except zlib.error:
         return None
-    return _or_bytes(inside)
+    return inside[0] if len(inside) == 1 else inside
 
 
-def _members(data: bytes) -> Iterator[tuple[str, Any]]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        for item in archive.infolist():
-            if item.filename.endswith("/.data/serialization_id"):
-                continue  # torch.save's digest of the bytes of the pickle, which may differ where the values do not
-            yield item.filename.removesuffix(".npy"), _or_bytes(archive.read(item))
+def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, Any]]:
+    for item in archive.infolist():
+        if item.filename.endswith("/.data/serialization_id"):
+            continue  # torch.save's digest of the bytes of the pickle, which may differ where the values do not
+        yield item.filename.removesuffix(".npy"), _or_bytes(archive.read(item))
 
 
 def _cell(value: Any) -> Any:
