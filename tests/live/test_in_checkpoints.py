@@ -68,7 +68,7 @@ def test_the_order_follows_from_what_a_file_holds(order: str, held: list[Leaf], 
     leaves = {"a": A, "b": B, "c": C, "s": SHORT, "d": STATE}
     found = [Evidence(name, name, 3, leaves[name].text, "0", "at the resume") for name in order]
     later = Evidence("w", "w", 4, A.text, "1", "one step after the resume")
-    given = saved_first([*found, later], leaves, lambda: {str(at): one for at, one in enumerate(held)})
+    given = saved_first([*found, later], ([leaves], [{}]), lambda: {str(at): one for at, one in enumerate(held)})
     assert "".join(e.path for e in given) == f"{expected}w"
 
 
@@ -77,5 +77,31 @@ def test_the_order_follows_from_what_a_file_holds(order: str, held: list[Leaf], 
 )
 def test_what_is_trained_and_was_never_saved_stays_before_what_was(component: str, expected: str) -> None:
     found = [Evidence(c, name, 3, "1", "0", "at the resume") for name, c in (("a", component), ("b", "b"))]
-    given = saved_first(found, {"a": A, "b": B}, lambda: {"file": B})
+    given = saved_first(found, ([{"a": A, "b": B}], [{}]), lambda: {"file": B})
+    assert "".join(e.path for e in given) == expected
+
+
+def series(*values: str) -> list[dict[str, Leaf]]:
+    """The marks of a run: the weights w by letters, b a copy of them as they were one mark before, a of its own."""
+    made = [leaf("array", "float64[3]", letter * 32) for letter in values]
+    before = [made[0], *made[:-1]]
+    return [
+        {"a": leaf("array", "float64[3]", str(at) * 32), "b": one, "w": now}
+        for at, (one, now) in enumerate(zip(before, made, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ((series(*"opqr"), series(*"0stu")), "ab"),  # a copy that the file holds as something else
+        ((series(*"opqr"), [*series(*"0stu")[:3], {**series(*"0stu")[3], "b": C}]), "ba"),  # at times another
+        ((series(*"opqr"), series(*"0stu")[:2]), "ba"),  # one mark tells nothing
+        ((series(*"pppp"), series(*"0ppp")), "ba"),  # nor do values that stay
+        (([{"a": A, "b": B}], []), "ba"),
+    ],
+)
+def test_what_each_step_copies_is_not_what_was_saved(runs: Any, expected: str) -> None:
+    found = [Evidence(name, name, 3, "1", "0", "at the resume") for name in "ab"]
+    given = saved_first(found, runs, lambda: {"file": runs[0][0]["b"]})
     assert "".join(e.path for e in given) == expected

@@ -269,8 +269,9 @@ class Driver:
             outcome.broken = self.taken.unread_last(outcome.broken, *seen)
         put_roots_first(outcome, trace.of_python)
         if outcome.first is not None:
-            resumed_at = self.reference.marks[outcome.first[0] - outcome.first[1]].snapshot.leaves
-            outcome.broken = saved_first(outcome.broken, resumed_at, partial(self._saved, killed))
+            since = self.reference.marks[outcome.first[0] - outcome.first[1] :]
+            one, two = ([mark.snapshot.leaves for mark in marks] for marks in (since, trace.marks))
+            outcome.broken = saved_first(outcome.broken, (one, two), partial(self._saved, killed))
         self._leave_out_what_is_meant(outcome)
         if failed:
             outcome.broken.append(self._failed(trace, killed, left))
