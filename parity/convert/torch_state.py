@@ -16,6 +16,7 @@ from parity.convert.branches import (
     node_at,
 )
 from parity.convert.components import component_of_key
+from parity.convert.flat_names import model_at_top
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError, ParityError
@@ -91,7 +92,7 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
         raise CheckpointError("two parameters have one name once wrappers such as module. are removed")
     plain = {name: model[spelling] for name, spelling in spelled.items()}
     others: dict[tuple[Key, ...], dict[str, Array]] = {}
-    for one in branches(tree) if at else ():
+    for one in branches(tree):
         arrays = arrays_of(one.value) if one.keys != at and is_state_dict(one.value) else {}
         if arrays and {plain_name(name) for name in arrays} <= set(plain):
             others[one.keys] = {plain_name(name): array for name, array in arrays.items()}
@@ -109,6 +110,8 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
     found = [
         (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and is_state_dict(child)
     ]
+    if not found and (named := model_at_top(tree)):
+        return (), named
     if not found:
         _require_arrays(tree)
         nested = list(_state_dicts_below(tree, ()))
@@ -191,7 +194,7 @@ def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tupl
 
 def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...], Any]) -> str:
     """Return a key of parameters beside the model, such as those of a loss; empty if there are none."""
-    for one in branches(tree) if at else ():
+    for one in branches(tree):
         known = one.keys == at or one.keys in others or one.component is not None or not is_state_dict(one.value)
         if not known and any(not is_buffer(name, leaf) for name, leaf in arrays_of(one.value).items()):
             return leaf_name(one.keys)
