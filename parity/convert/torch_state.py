@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,19 +74,22 @@ class TorchState:
     optimizer: OptimizerPart | None
 
 
-def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = False) -> TorchState:
+def read_torch_state(
+    tree: Tree, known: Naming | None = None, *, alone: bool = False, named: Collection[str] = ()
+) -> TorchState:
     """Take a tree apart by the customary names.
 
     Args:
         tree: The tree of a checkpoint.
         known: What is known of the names of the optimizer's parameters, beside its own state.
         alone: Whether the model alone is wanted, and its optimizer not looked at.
+        named: Arrays at the top that are the model, where an optimizer that is left out named them.
 
     Raises:
         CheckpointError: There is no model, or several; an optimizer whose parameters cannot be named: their number or
             a shape does not fit, or nothing decides.
     """
-    at, model = _find_model(tree, known)
+    at, model = _find_model(tree, known, named)
     spelled = {plain_name(name): name for name in model}
     if len(spelled) < len(model):
         raise CheckpointError("two parameters have one name once wrappers such as module. are removed")
@@ -102,7 +105,9 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
     return TorchState(at, plain, spelled, others, optimizer)
 
 
-def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
+def _find_model(
+    tree: Tree, known: Naming | None, named: Collection[str]
+) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     if not isinstance(tree, dict):
         raise CheckpointError("the checkpoint is no dict, so nothing in it is known to be a model")
     if is_state_dict(tree):
@@ -110,8 +115,8 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
     found = [
         (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and is_state_dict(child)
     ]
-    if not found and (named := model_at_top(tree)):
-        return (), named
+    if not found and (top := model_at_top(tree) or {key: tree[key] for key in named}):
+        return (), top
     if not found:
         _require_arrays(tree)
         nested = list(_state_dicts_below(tree, ()))

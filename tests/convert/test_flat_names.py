@@ -162,6 +162,18 @@ def test_top_level_arrays_that_no_optimizer_names_are_no_model(
     assert "expected one state dict of a model" in capsys.readouterr().err
 
 
+def test_a_reset_of_the_optimizer_leaves_the_model_that_it_named(tmp_path: Path) -> None:
+    model, optimizer, schedule = trained()
+    torch.save(state_of(model, optimizer, schedule, top=True), tmp_path / "a.pt")
+    options = ["--to", "orbax", "--reset", "optimizer"]
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "o"), *options]) == 0
+    tree = open_any(tmp_path / "o").tree
+    assert np.array_equal(at(tree["params"], "table.weight"), model.table.weight.detach().numpy())
+    assert "opt_state" not in tree
+    assert main(["convert", str(tmp_path / "o"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 0
+    assert "optimizer" not in torch.load(tmp_path / "b.pt")
+
+
 def test_inspection_says_what_they_are(tmp_path: Path) -> None:
     model, optimizer, schedule = trained()
     torch.save(state_of(model, optimizer, schedule, top=True), tmp_path / "a.pt")
