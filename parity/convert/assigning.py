@@ -154,6 +154,8 @@ class _Survey:
         """
         if not isinstance(tree, dict):
             return False
+        if _is_flax_optimizer(tree):
+            return True
         called = component_of_key(str(name)) is not None
         if (id(tree), called) not in self._states:
             found = set().union(*(self._components(key, child) for key, child in tree.items()))
@@ -199,9 +201,17 @@ def _counter(keys: tuple[Key, ...], given: _Given, leaf: Any) -> _Given:
     in_document = given.component == "best so far" and str(keys[0]).startswith("trainer_state") and len(keys) == 2
     if in_document and str(keys[1]) in (*STEP_NAMES, "epoch"):
         return _Given("counters", NAME, leaf_name(keys))
-    if given.component == "other" and len(keys) == 2 and str(keys[1]) in STEP_NAMES and count_of(leaf) is not None:
-        return _Given("counters", NAME, leaf_name(keys))  # such as `train_state.step`, which conversions find too
+    own = given.component == "other" and len(keys) == 2 and str(keys[1]) in STEP_NAMES  # such as `train_state.step`
+    of_flax = given.component == "optimizer" and keys[-2:] == ("state", "step")
+    if (own or of_flax) and count_of(leaf) is not None:
+        return _Given("counters", NAME, leaf_name(keys))
     return given
+
+
+def _is_flax_optimizer(tree: Tree) -> bool:
+    """Return whether a branch is an optimizer of `flax.optim`, as T5X saves one: it holds what it trains, too."""
+    state = tree.get("state") if isinstance(tree, dict) and set(tree) == {"target", "state"} else None
+    return isinstance(state, dict) and {"step", "param_states"} <= set(state)
 
 
 def _is_stream(tree: Tree) -> bool:
