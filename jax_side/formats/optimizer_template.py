@@ -48,7 +48,8 @@ def optimizer_template(option: str, tx: Any, params: Tree, shape_only: Callable[
             shapes = map_leaves(params, lambda _, one: jax.ShapeDtypeStruct(one.shape, one.dtype))
             made = jax.eval_shape(tx.init, shapes)
             flat, structure = jax.tree.flatten(made)
-            small = [at for at, leaf in enumerate(flat) if leaf.ndim == 0]
+            keys = {at for at, leaf in enumerate(flat) if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)}
+            small = [at for at, leaf in enumerate(flat) if leaf.ndim == 0 and at not in keys]
 
             def scalars() -> list[jax.Array]:
                 zeros = jax.tree.map(lambda one: jax.numpy.zeros(one.shape, one.dtype), shapes)
@@ -60,7 +61,9 @@ def optimizer_template(option: str, tx: Any, params: Tree, shape_only: Callable[
         lines = f"{type(error).__name__}: {error}".splitlines()
         raise SpecError(option, f"its init cannot take these parameters: {lines[0][:300]}") from error
     leaves = [
-        InMemory(np.asarray(values[at])) if at in values else shape_only(leaf.shape, np.dtype(leaf.dtype))
+        InMemory(np.asarray(values[at]))
+        if at in values  # a random key has no type of NumPy, and no place in the state of an optimizer
+        else shape_only(leaf.shape, np.dtype(np.uint32 if at in keys else leaf.dtype))
         for at, leaf in enumerate(flat)
     ]
     return _plain(jax.tree.unflatten(structure, leaves))

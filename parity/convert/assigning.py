@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from parity.convert.branches import is_flat_optimizer
 from parity.convert.components import COMPONENTS, SCALER, STEP_NAMES, Part, component_of_key
-from parity.formats import Array, Key, Opaque, Tree, leaf_name, leaves
+from parity.convert.flat_names import model_at_top
+from parity.formats import Array, Key, Opaque, Tree, count_of, leaf_name, leaves
 
 __all__ = ["parts_of"]
 
@@ -68,7 +70,7 @@ def parts_of(tree: Tree) -> list[Part]:
     found = dict(leaves(tree))
     if list(found) == [()] and not isinstance(tree, Array):
         return []  # an empty container, or a lone scalar
-    survey = _Survey()
+    survey = _Survey(frozenset(model_at_top(tree)))
     if (whole := survey.whole(tree)) is not None:
         return [Part(whole[0], "unknown" if whole[0] == "other" else "inferred", whole[1], found)] if found else []
     parts: dict[str, dict[tuple[Key, ...], Any]] = {}
@@ -82,7 +84,8 @@ def parts_of(tree: Tree) -> list[Part]:
 class _Survey:
     """One look at a tree; what was found of a branch is kept, as a branch is asked about from all above it."""
 
-    def __init__(self) -> None:
+    def __init__(self, named: frozenset[str]) -> None:
+        self._named = named
         self._moments: dict[int, str] = {}
         self._states: dict[tuple[int, bool], bool] = {}
 
@@ -98,11 +101,13 @@ class _Survey:
                 yield from self.assigned(child, here, _Given(named, NAME, leaf_name(here)) if named else above)
                 continue
             for rest, leaf in leaves(child):
-                yield _counter((*here, *rest), given), (*here, *rest), leaf
+                yield _counter((*here, *rest), given, leaf), (*here, *rest), leaf
 
     def given(self, child: Tree, keys: tuple[Key, ...], above: _Given | None) -> _Given | None:
         """Return what a branch is, all of it; None for one that has several parts."""
         where = leaf_name(keys)
+        if len(keys) == 1 and keys[0] in self._named:
+            return _Given("parameters", KEYS, "that the optimizer names")
         if (signed := _signature(child)) is not None:
             return _Given(signed[0], KEYS, signed[1])
         if self.is_state(child, keys[-1]):
@@ -149,6 +154,8 @@ class _Survey:
         """
         if not isinstance(tree, dict):
             return False
+        if _is_flax_optimizer(tree):
+            return True
         called = component_of_key(str(name)) is not None
         if (id(tree), called) not in self._states:
             found = set().union(*(self._components(key, child) for key, child in tree.items()))
@@ -189,12 +196,22 @@ class _Survey:
         return self._moments[id(tree)]
 
 
-def _counter(keys: tuple[Key, ...], given: _Given) -> _Given:
+def _counter(keys: tuple[Key, ...], given: _Given, leaf: Any) -> _Given:
     """Return the counters for a step in a document of the trainer, such as `global_step` of `trainer_state.json`."""
     in_document = given.component == "best so far" and str(keys[0]).startswith("trainer_state") and len(keys) == 2
     if in_document and str(keys[1]) in (*STEP_NAMES, "epoch"):
         return _Given("counters", NAME, leaf_name(keys))
+    own = given.component == "other" and len(keys) == 2 and str(keys[1]) in STEP_NAMES  # such as `train_state.step`
+    of_flax = given.component == "optimizer" and keys[-2:] == ("state", "step")
+    if (own or of_flax) and count_of(leaf) is not None:
+        return _Given("counters", NAME, leaf_name(keys))
     return given
+
+
+def _is_flax_optimizer(tree: Tree) -> bool:
+    """Return whether a branch is an optimizer of `flax.optim`, as T5X saves one: it holds what it trains, too."""
+    state = tree.get("state") if isinstance(tree, dict) and set(tree) == {"target", "state"} else None
+    return isinstance(state, dict) and {"step", "param_states"} <= set(state)
 
 
 def _is_stream(tree: Tree) -> bool:
@@ -211,6 +228,8 @@ def _signature(tree: Tree) -> tuple[str, str] | None:
         return None
     if set(tree) == {"state", "param_groups"}:
         return "optimizer", "state and param_groups, as torch.optim has them"
+    if is_flat_optimizer(tree):
+        return "optimizer", "state.* and param_groups.*, as torch.distributed has them"
     if {"last_epoch", "_step_count"} <= set(tree):
         return "schedule", "last_epoch and _step_count, as torch.optim.lr_scheduler has them"
     if set(tree) == SCALER:

@@ -19,6 +19,7 @@ __all__ = [
     "arrays_beside",
     "arrays_of",
     "branches",
+    "is_flat_optimizer",
     "is_optimizer",
     "is_state_dict",
     "node_at",
@@ -32,6 +33,7 @@ _LOOKED_THROUGH = (None, "parameters", "optimizer", "counters")
 name, such as the callbacks of a trainer or a configuration, is that of its name."""
 
 _OPTIMIZER = {"state", "param_groups"}
+_FLAT = ("state.", "param_groups.")
 
 _ABOUT = ("meta", "metadata")
 """Names of dicts in which a counter may stand beside what is configuration."""
@@ -84,17 +86,23 @@ def _below(tree: Tree, around: tuple[Key, ...], above: str | None) -> Iterator[S
 def _looked_through(value: Tree, component: str | None, keys: Sequence[Key]) -> bool:
     if not isinstance(value, dict) or not value or len(keys) > MOST_AROUND:
         return False
-    if is_state_dict(value) or _signed(value) is not None:
+    counts = component in (None, "counters") and all(map(_is_whole_number, value.values()))
+    if (is_state_dict(value) and not counts) or _signed(value) is not None:
         return False
     whole = any(_signed(child) == component for child in value.values())  # such as schedulers by name
     return component in _LOOKED_THROUGH or whole or keys[-1] in _ABOUT
+
+
+def _is_whole_number(value: Tree) -> bool:
+    """Return whether a leaf is a tensor of one integer: a dict of nothing else counts, and is no model."""
+    return isinstance(value, Array) and not value.shape and value.dtype.kind in "iu"
 
 
 def _signed(value: Tree) -> str | None:
     """Return the component that the keys of a dict say it is, under any name."""
     if isinstance(value, Array):
         return None
-    if is_optimizer(value) or (isinstance(value, dict) and set(value) >= _OPTIMIZER):
+    if is_flat_optimizer(value) or (isinstance(value, dict) and set(value) >= _OPTIMIZER):
         return "optimizer"
     if isinstance(value, dict) and ("_last_lr" in value or {"last_epoch", "_step_count"} <= set(value)):
         return "schedule"
@@ -104,6 +112,21 @@ def _signed(value: Tree) -> str | None:
 def is_optimizer(value: Tree) -> bool:
     """Return whether a value is what `state_dict` of an optimizer of torch.optim returns."""
     return isinstance(value, dict) and set(value) == _OPTIMIZER
+
+
+def is_flat_optimizer(value: Tree) -> bool:
+    """Return whether a value is the state of an optimizer under flat names, as torch.distributed gives it on request.
+
+    Example:
+        >>> is_flat_optimizer({"state.w.step": 3, "param_groups.w.lr": 0.1}), is_flat_optimizer({"state.w": 3})
+        (True, False)
+    """
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(isinstance(key, str) and key.startswith(_FLAT) and key.count(".") > 1 for key in value)
+        and any(key.startswith(_FLAT[1]) for key in value)
+    )
 
 
 def is_state_dict(value: Tree) -> bool:

@@ -55,6 +55,8 @@ def choose(folder: Path, which: Literal["best", "latest"] | int) -> tuple[Path, 
     number, found = next(((number, one) for number, one in rows if one), (0, []))
     if len(found) == 1:
         return found[0], f"{number} is the {'largest ' if which == 'latest' else ''}number in a name"
+    if which == "latest" and not found:  # all were looked into
+        numbered = {}
     numbered = {number: held for number, one in numbered.items() if (held := list(filter(is_checkpoint, one)))}
     if not numbered:
         if is_checkpoint(folder):

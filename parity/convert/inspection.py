@@ -149,7 +149,7 @@ def inspect_source(source: Source, *, every: bool = False) -> Inspection:
         path=str(source.path),
         format=source.format,
         detail=source.detail,
-        summary=_summary(there, _unknown(parts)),
+        summary=_summary(there, _unknown(parts), _may_hold_more(parts)),
         fact="read" if sealed > {"counters"} else "inferred" if there - {"other"} else "unknown",
         groups=tuple(_group(part, every) for part in parts),
         missing=missing,
@@ -182,7 +182,13 @@ def _unknown(parts: list[Part]) -> str:
     return other + (f"; not read: {objects:,} of their leaves, which only code could rebuild" if objects else "")
 
 
-def _summary(there: set[str], rest: str) -> str:
+def _may_hold_more(parts: list[Part]) -> bool:
+    """Return whether an optimizer is one by the name that somebody gave it: what lies in it may be parameters too."""
+    named = ("by its name", "by their names")
+    return any(part.component == "optimizer" and part.arrays and part.evidence.startswith(named) for part in parts)
+
+
+def _summary(there: set[str], rest: str, more: bool) -> str:
     """Return what kind of state it is; what is unknown is never said to be absent, or enough."""
     known = there - {"other", "configuration"}
     if not known:
@@ -191,7 +197,7 @@ def _summary(there: set[str], rest: str) -> str:
         return f"parameters{rest or ': enough for inference, and to start training anew'}"
     if "parameters" not in known:
         only = " and ".join(sorted(known))
-        if rest:
+        if rest or more:
             return f"{only}, and no parameters by a name that is known{rest}"
         return f"a part of a training state, without parameters: {only}"
     lacking = [name for name in NEEDED if name not in known]

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
+
 from parity.convert.branches import StatePart, branches, node_at
 from parity.convert.components import STEP_NAMES
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, Moved, carry_scaler, carry_schedule
-from parity.formats import Array, Tree, leaf_name, leaves
+from parity.formats import Array, InMemory, Tree, leaf_name, leaves, number_of
 
 __all__ = ["move_on"]
 
@@ -55,7 +57,9 @@ def move_on(
     unknown: list[str] = []
     for one in list(branches(tree)):
         name = leaf_name(one.keys)
-        if one.component == "counters" and one.keys[-1] in STEP_NAMES and type(one.value) is int:
+        if isinstance(one.value, Array) and id(one.value) not in kept:
+            continue  # of a model at the top of the tree: it is JAX's
+        if one.component == "counters" and one.keys[-1] in STEP_NAMES and _is_count(one.value):
             _count(tree, one, moved, reset, ledger)
         elif one.component in MOVING and (carried.get(one.component) or one.value in (None, {})):
             if how := carried.get(one.component):
@@ -79,15 +83,22 @@ def move_on(
 def _count(tree: Tree, one: StatePart, moved: Moved, reset: Collection[str], ledger: Ledger) -> None:
     """Set a counter of steps to the step of JAX, if it counts the same."""
     name, since = leaf_name(one.keys), moved.recorded
-    if (since is None and moved.like) or one.value == since:
-        ledger.add("step", "copied", name, f"was {one.value}")
-        node_at(tree, one.keys[:-1])[one.keys[-1]] = moved.step
+    was_at = number_of(one.value)
+    if (since is None and moved.like) or was_at == since:
+        ledger.add("step", "copied", name, f"was {was_at}")
+        step = InMemory(np.array(moved.step, one.value.dtype)) if isinstance(one.value, Array) else moved.step
+        node_at(tree, one.keys[:-1])[one.keys[-1]] = step
     elif moved.step != since:  # a step within an epoch, or how many there are to be
         asked = name in reset
         was = "no step was recorded" if since is None else f"the step was {since}"
-        why = f"is {one.value} where {was}: nothing says whether it counts on"
+        why = f"is {was_at} where {was}: nothing says whether it counts on"
         hint = "" if asked else f"; --reset '{name}' keeps it"
         ledger.add(name, "reset" if asked else "refused", name, f"{why}{hint}")
+
+
+def _is_count(value: Tree) -> bool:
+    """Return whether a value is an integer, Python's own or a tensor of one."""
+    return type(value) is int or (isinstance(value, Array) and not value.shape and value.dtype.kind in "iu")
 
 
 def _names(one: StatePart) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from parity.convert.branches import branches
+from parity.convert.flat_names import lines_of_flat, model_at_top, with_groups
 from parity.convert.ledger import Ledger
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves, note_unmoving
 from parity.convert.naming import Naming
@@ -97,9 +98,12 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         model.fc.weight transformed params.fc.kernel
         step copied torch.state
     """
+    named = frozenset(model_at_top(tree))  # by an optimizer that a reset leaves out
     if OPTIMIZER in options.reset and not options.only_params:
         tree = _without_optimizers(tree, ledger)
-    forward = _Forward(tree, options, ledger, ordered)
+    tree, laid = with_groups(tree)
+    written = len(ledger.entries)
+    forward = _Forward(tree, options, ledger, ordered, named)
     state, placements, made = forward.state, forward.placements, forward.tree
     forward.place(state.model_at, state.model, _homes(state, placements))
     if options.only_params:
@@ -152,17 +156,20 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
     moving = moving_leaves(tree)
     made |= moving
     note_unmoving(tree, moving, ledger)
-    made[DOCUMENT] = forward.document(optimizer, step, moving)
+    made[DOCUMENT] = forward.document(optimizer, step, moving, laid)
+    ledger.entries[written:] = lines_of_flat(ledger.entries[written:], tree, laid)
     return made
 
 
 class _Forward:
     """One conversion: arrays are put where their rules say, and each leaves a reference for the document."""
 
-    def __init__(self, source: Tree, options: Options, ledger: Ledger, ordered: bool) -> None:
+    def __init__(self, source: Tree, options: Options, ledger: Ledger, ordered: bool, named: Collection[str]) -> None:
         self.source, self.options, self.ledger = source, options, ledger
         known = Naming(given=options.names, order=options.registered, ordered=ordered, kind=options.kind)
-        self.state = read_torch_state(source, known, alone=options.only_params or OPTIMIZER in options.reset)
+        self.state = read_torch_state(
+            source, known, alone=options.only_params or OPTIMIZER in options.reset, named=named
+        )
         part = self.state.optimizer
         if part is not None and "order" in part.named_by:
             ledger.notes.append(
@@ -204,7 +211,13 @@ class _Forward:
                     put(self.tree.setdefault(prefix, {}), path, value)
             self.ledger.add(source, "transformed" if how else "copied", target, how, array.nbytes)
 
-    def document(self, optimizer: OptimizerTree | None, step: int | None, moving: Collection[str]) -> dict[str, Any]:
+    def document(
+        self,
+        optimizer: OptimizerTree | None,
+        step: int | None,
+        moving: Collection[str],
+        laid: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
         """Return the document, and the arrays that have no other place; writes their lines in the ledger."""
         arrays: dict[str, Array] = {}
         own: set[tuple[Key, ...]] = set()
@@ -241,6 +254,7 @@ class _Forward:
             "layout": "" if optimizer is None else optimizer.layout,
             "optimizer": self._groups(),
             "absent": {} if optimizer is None else {p: [optimizer.places[p], v] for p, v in optimizer.absent.items()},
+            **({"flat": laid} if laid else {}),
             "tree": encode_tree(kept, refer),
         }
         homes = {one.keys: MOVING[one.component] for one in branches(self.source) if one.component in MOVING}

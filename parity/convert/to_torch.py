@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from parity.convert.begun import Begun
+from parity.convert.flat_names import flat_again
 from parity.convert.ledger import Ledger
 from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
@@ -86,7 +87,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     origin = optax.origin if optax is not None else {}
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
     ledger.notes += lines.notes
-    return made
+    return made if options.only_params else flat_again(made, given.get("flat") or ())
 
 
 def _require_function(

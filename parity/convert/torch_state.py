@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from parity.convert.branches import (
     node_at,
 )
 from parity.convert.components import component_of_key
+from parity.convert.flat_names import model_at_top
 from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError, ParityError
@@ -73,25 +74,28 @@ class TorchState:
     optimizer: OptimizerPart | None
 
 
-def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = False) -> TorchState:
+def read_torch_state(
+    tree: Tree, known: Naming | None = None, *, alone: bool = False, named: Collection[str] = ()
+) -> TorchState:
     """Take a tree apart by the customary names.
 
     Args:
         tree: The tree of a checkpoint.
         known: What is known of the names of the optimizer's parameters, beside its own state.
         alone: Whether the model alone is wanted, and its optimizer not looked at.
+        named: Arrays at the top that are the model, where an optimizer that is left out named them.
 
     Raises:
         CheckpointError: There is no model, or several; an optimizer whose parameters cannot be named: their number or
             a shape does not fit, or nothing decides.
     """
-    at, model = _find_model(tree, known)
+    at, model = _find_model(tree, known, named)
     spelled = {plain_name(name): name for name in model}
     if len(spelled) < len(model):
         raise CheckpointError("two parameters have one name once wrappers such as module. are removed")
     plain = {name: model[spelling] for name, spelling in spelled.items()}
     others: dict[tuple[Key, ...], dict[str, Array]] = {}
-    for one in branches(tree) if at else ():
+    for one in branches(tree):
         arrays = arrays_of(one.value) if one.keys != at and is_state_dict(one.value) else {}
         if arrays and {plain_name(name) for name in arrays} <= set(plain):
             others[one.keys] = {plain_name(name): array for name, array in arrays.items()}
@@ -101,7 +105,9 @@ def read_torch_state(tree: Tree, known: Naming | None = None, *, alone: bool = F
     return TorchState(at, plain, spelled, others, optimizer)
 
 
-def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
+def _find_model(
+    tree: Tree, known: Naming | None, named: Collection[str]
+) -> tuple[tuple[Key, ...], Mapping[str, Array]]:
     if not isinstance(tree, dict):
         raise CheckpointError("the checkpoint is no dict, so nothing in it is known to be a model")
     if is_state_dict(tree):
@@ -109,6 +115,8 @@ def _find_model(tree: Tree, known: Naming | None) -> tuple[tuple[Key, ...], Mapp
     found = [
         (key,) for key, child in tree.items() if component_of_key(str(key)) == "parameters" and is_state_dict(child)
     ]
+    if not found and (top := model_at_top(tree) or {key: tree[key] for key in named}):
+        return (), top
     if not found:
         _require_arrays(tree)
         nested = list(_state_dicts_below(tree, ()))
@@ -191,7 +199,7 @@ def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tupl
 
 def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...], Any]) -> str:
     """Return a key of parameters beside the model, such as those of a loss; empty if there are none."""
-    for one in branches(tree) if at else ():
+    for one in branches(tree):
         known = one.keys == at or one.keys in others or one.component is not None or not is_state_dict(one.value)
         if not known and any(not is_buffer(name, leaf) for name, leaf in arrays_of(one.value).items()):
             return leaf_name(one.keys)

@@ -18,7 +18,13 @@ from parity.errors import CheckpointError
 from parity.formats.array import Array, number_of
 from parity.formats.deepspeed_shards import Shards, find_shards, step_folder
 from parity.formats.tree import Opaque, Source, Tree
-from parity.formats.zero_partitions import FlatStream, ParameterShapes, cut_groups, cut_parameters
+from parity.formats.zero_partitions import (
+    FlatStream,
+    ParameterShapes,
+    cut_groups,
+    cut_parameters,
+    require_fragments,
+)
 
 __all__ = ["open_deepspeed"]
 
@@ -94,7 +100,9 @@ def _unite(folder: Path, shards: Shards) -> dict[str, Tree]:
     groups = _shapes(main.get("param_shapes"), where)
     layout = _PartitionLayout(where, _stage(zero), groups, zero[0].get("param_alignment_paddings"))
     key = "fp32_flat_groups" if layout.stage == 3 else "single_partition_of_fp32_groups"
-    masters = layout.cut([_arrays(one.get(key), f"{where}: {key}") for one in zero])
+    held = [_arrays(one.get(key), f"{where}: {key}") for one in zero]
+    masters = layout.cut(held)
+    layout.require_ranks(held, [_fragments(one.get("param_slice_mappings")) for one in zero])
     model = dict(main["module"])
     model |= masters | _frozen(shards, layout.stage, where)
     shared = main.get("shared_params")
@@ -131,6 +139,17 @@ class _PartitionLayout:
             found |= cut_groups(stream, shapes, self._gaps(at), len(held), self.where)
         return found
 
+    def require_ranks(
+        self, held: Sequence[Sequence[Array]], recorded: Sequence[Sequence[Mapping[str, tuple[int, int]]]]
+    ) -> None:
+        """Check that each file is of the rank that its name says, where all of them say what they hold."""
+        if self.stage == 3 or any(len(groups) != len(self.groups) for groups in recorded):
+            return  # stage 3 and older versions do not say it
+        for at, shapes in enumerate(self.groups):
+            stream = FlatStream([arrays[at] for arrays in held])
+            parts = [groups[at] for groups in recorded]
+            require_fragments(stream, shapes, self._gaps(at), parts, self.where)
+
     def _gaps(self, at: int) -> list[int] | None:
         if self.paddings is None:
             return None
@@ -152,6 +171,22 @@ def _arrays(value: Any, where: str) -> list[Array]:
     if not isinstance(value, list) or not all(isinstance(one, Array) and len(one.shape) == 1 for one in value):
         raise CheckpointError(f"{where} holds no flat tensors")
     return value
+
+
+def _fragments(value: Any) -> list[dict[str, tuple[int, int]]]:
+    """Return where the parameters of each group lie in the partition of a rank; empty where its file does not say."""
+    made: list[dict[str, tuple[int, int]]] = []
+    for group in value if isinstance(value, list) else ():
+        if not isinstance(group, dict):
+            return []
+        made.append({})
+        for name, one in group.items():
+            fields = one.content if isinstance(one, Opaque) else None
+            start, count = (fields.get("start"), fields.get("numel")) if isinstance(fields, dict) else (None, None)
+            if type(start) is not int or type(count) is not int:
+                return []
+            made[-1][name] = start, count
+    return made
 
 
 def _frozen(shards: Shards, stage: int, where: str) -> dict[str, Tree]:

@@ -73,7 +73,8 @@ def find_shards(folder: Path) -> Shards:
     if split or pipeline:
         raise CheckpointError(
             f"{folder} is split by more than ZeRO ({pipeline or 'mp_rank_' + split[0]}): by tensors, stages of a "
-            "pipeline or experts; merge it with DeepSpeed's ds_to_universal"
+            "pipeline or experts, which only DeepSpeed joins: load it there without them, by way of its "
+            "ds_to_universal, and save that"
         )
     models = {int(match[1] or 0): name for match, name in found if match.re is _MODEL}
     optims = {int(match[1]): name for match, name in found if match.re is _OPTIM}

@@ -17,7 +17,7 @@ from parity.errors import CheckpointError
 from parity.formats.array import Array
 from parity.formats.pieces import FlatArray, Segment
 
-__all__ = ["FlatStream", "cut_groups", "cut_parameters", "parts_of"]
+__all__ = ["FlatStream", "cut_groups", "cut_parameters", "parts_of", "require_fragments"]
 
 ParameterShapes = Mapping[str, tuple[int, ...]]
 
@@ -70,6 +70,47 @@ def cut_groups(
     if -(-start // align) != -(-stream.size // align):
         raise CheckpointError(f"{where}: the parameters take {start:,} elements, the partitions have {stream.size:,}")
     return found
+
+
+def require_fragments(
+    stream: FlatStream,
+    shapes: ParameterShapes,
+    paddings: Sequence[int] | None,
+    recorded: Sequence[Mapping[str, tuple[int, int]]],
+    where: str,
+) -> None:
+    """Check that each partition of a group holds what its own file says: the names of files alone order the ranks.
+
+    Args:
+        stream: The partitions of the group, in the order of the ranks.
+        shapes: Name to shape, in the order in which they were flattened.
+        paddings: Elements after each parameter that are none; None before DeepSpeed 0.18.
+        recorded: Of each rank, name to where a part of the parameter begins in its partition, and its elements.
+        where: For messages.
+
+    Raises:
+        CheckpointError: A file says that it holds another part than the one of its rank.
+    """
+    starts: dict[str, int] = {}
+    at = 0
+    for (name, shape), gap in zip(shapes.items(), paddings or [0] * len(shapes), strict=True):
+        starts[name] = at
+        at += math.prod(shape) + gap
+    bounds = pairwise(accumulate((array.size for array in stream.arrays), initial=0))
+    for rank, ((first, last), parts) in enumerate(zip(bounds, recorded, strict=True)):
+        for name, shape in shapes.items():
+            start, stop = max(starts[name], first), min(starts[name] + math.prod(shape), last)
+            expected = (start - first, stop - start) if start < stop else None
+            found = parts.get(name)
+            if found != expected and (found or expected or (0, 0))[1]:
+                raise CheckpointError(
+                    f"{where}: the file of rank {rank} says that it holds {_part(found)} of {name}, and the part of "
+                    f"this rank is {_part(expected)}: it is the file of another rank, or of another run"
+                )
+
+
+def _part(found: tuple[int, int] | None) -> str:
+    return "nothing" if found is None else f"{found[1]:,} elements, from {found[0]:,} of its own on,"
 
 
 def cut_parameters(streams: Sequence[FlatStream], shapes: ParameterShapes, where: str) -> dict[str, Array]:

@@ -177,3 +177,16 @@ def test_of_a_thousand_files_only_those_that_may_be_meant_are_looked_into(
     assert len(looked) < 10
     assert main(["path", str(tmp_path), "2000"]) == 2
     assert "number 2000 is not among 992, 993" in " ".join(capsys.readouterr().err.split())
+
+
+def test_where_none_is_a_checkpoint_each_is_looked_into_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(20):
+        (tmp_path / f"step_{step}").mkdir()
+    looked: list[Path] = []
+    real = choosing.is_checkpoint
+    monkeypatch.setattr(choosing, "is_checkpoint", lambda path: looked.append(path) or real(path))
+    assert main(["path", str(tmp_path), "latest"]) == 2
+    assert "holds no checkpoint with a number in its name" in capsys.readouterr().err
+    assert sorted(one.name for one in looked if one != tmp_path) == sorted(one.name for one in tmp_path.iterdir())

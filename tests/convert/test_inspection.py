@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 import orbax.checkpoint as ocp
 import pytest
@@ -18,6 +19,7 @@ from safetensors.torch import save_file
 
 from parity.cli import main
 from parity.convert import inspect_source, open_any
+from parity.formats import InMemory, Source
 
 
 def training(steps: int = 1) -> dict[str, Any]:
@@ -301,3 +303,34 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
     lines = out.getvalue().splitlines()
     assert max(map(len, lines[1:])) <= width
     assert any("float32[2,3]" in line for line in lines)
+
+
+def of_flax_optim() -> dict[str, Any]:
+    """Return a state as `flax.optim` and T5X save it: the optimizer holds what it trains."""
+    layer = {"kernel": InMemory(np.ones((2, 3), np.float32)), "bias": InMemory(np.ones(3, np.float32))}
+    moments = {"kernel": {"m": InMemory(np.ones((2, 3), np.float32)), "v": InMemory(np.ones((2, 3), np.float32))}}
+    state = {"step": InMemory(np.array(7, np.int32)), "param_states": {"dense": moments}}
+    return {"optimizer": {"target": {"dense": layer}, "state": state}, "version": 3}
+
+
+def test_what_an_optimizer_of_flax_trains_is_no_part_of_it() -> None:
+    found = inspect_source(Source(path=Path("a"), format="orbax", tree=of_flax_optim(), detail=""))
+    assert {group.component: group.arrays for group in found.groups if group.arrays} == {
+        "parameters": 2,
+        "optimizer": 2,
+        "counters": 1,
+    }
+    assert found.step == 7
+
+
+def test_an_optimizer_by_its_name_alone_may_hold_the_parameters() -> None:
+    tree = {"optimizer": {"inner": {"a": InMemory(np.ones(3, np.float32))}}}
+    assert (
+        "no parameters by a name that is known"
+        in inspect_source(Source(path=Path("a"), format="orbax", tree=tree, detail="")).summary
+    )
+    kept = {"optim": {"state": {0: {"exp_avg": InMemory(np.ones(3, np.float32))}}, "param_groups": [{"params": [0]}]}}
+    assert (
+        "without parameters"
+        in inspect_source(Source(path=Path("a"), format="torch.save", tree=kept, detail="")).summary
+    )

@@ -313,6 +313,13 @@ def test_what_is_no_transformation_is_one_line(tx: Any) -> None:
         optimizer_template("--optimizer", tx, {"w": InMemory(np.zeros(2))}, Zeros)
 
 
+def test_a_random_key_in_the_state_of_a_transformation_is_one_line() -> None:
+    source, names = state()
+    noisy = optax.chain(optax.add_noise(0.1, 0.1, key=0), optax.adamw(1e-2))
+    with pytest.raises(CheckpointError, match=r"opt_state\.0 has the fields count, rng_key, which no transformation"):
+        to_jax(lazy(source), Options(names=names, template=template(noisy)), Ledger())
+
+
 def test_a_chain_that_took_the_place_of_the_converted_one_is_read_too() -> None:
     """The document is of the plainest chain; the trainer kept its own and carried the document along."""
     source, names = state()

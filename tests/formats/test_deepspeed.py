@@ -16,7 +16,7 @@ from parity.errors import CheckpointError
 from parity.formats import Array, open_checkpoint
 from parity.formats.array import InMemory
 from parity.formats.pieces import FlatArray
-from parity.formats.zero_partitions import FlatStream, cut_groups, cut_parameters
+from parity.formats.zero_partitions import FlatStream, cut_groups, cut_parameters, require_fragments
 
 FIXTURES = Path(__file__).parent / "fixtures" / "deepspeed"
 CASES = ("zero1", "zero2", "zero3", "fp32", "three", "sub_groups", "bf16_optimizer")
@@ -219,6 +219,29 @@ def test_files_that_are_not_those_of_one_run(tmp_path: Path) -> None:
     (step / "mp_rank_00_model_states.pt").write_bytes((tmp_path / "outside.pt").read_bytes()[:500])
     with pytest.raises(CheckpointError, match=r"mp_rank_00_model_states\.pt is no whole archive"):
         open_checkpoint(step)
+
+
+@pytest.mark.parametrize("case", ["zero1", "zero2", "three", "bf16_optimizer"])
+def test_files_of_two_ranks_that_were_swapped_are_noticed_by_what_they_say(tmp_path: Path, case: str) -> None:
+    shutil.copytree(FIXTURES / case, tmp_path / "run")
+    first, second, *_ = sorted((tmp_path / "run").rglob("*optim_states.pt"))
+    first.rename(tmp_path / "kept")
+    second.rename(first)
+    (tmp_path / "kept").rename(second)
+    with pytest.raises(CheckpointError, match=r"rank 0 says that it holds .* of another rank, or of another run"):
+        open_checkpoint(tmp_path / "run")
+
+
+def test_fragments_say_where_each_part_lies() -> None:
+    flat = [InMemory(np.arange(4, dtype=np.float32)), InMemory(np.arange(4, dtype=np.float32))]
+    shapes, parts = {"a": (3,), "b": (4,)}, [{"a": (0, 3), "b": (3, 1)}, {"b": (0, 3)}]
+    require_fragments(FlatStream(flat), shapes, None, parts, "run")
+    require_fragments(
+        FlatStream(flat), shapes, None, [{**parts[0], "tied": (0, 3)}, {**parts[1], "a": (9, 0)}], "run"
+    )
+    for wrong in ([parts[1], parts[0]], [parts[0], {}], [{"a": (0, 3), "b": (3, 2)}, parts[1]]):
+        with pytest.raises(CheckpointError, match="another rank, or of another run"):
+            require_fragments(FlatStream(flat), shapes, None, wrong, "run")
 
 
 def test_a_part_of_a_frozen_parameter_that_is_missing_is_named(tmp_path: Path) -> None:
