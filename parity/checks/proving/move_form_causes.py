@@ -58,7 +58,7 @@ def _of_forms(walk: TwoWalks, one: MoveForm | None, two: MoveForm | None) -> str
             if cause:
                 return cause
     trusts = trust_form(one), trust_form(two)
-    if cause := _direction_cause(walk, one, two) or trust_cause(*trusts):
+    if cause := _direction_cause(walk, one, two) or trust_cause(*trusts, walk.pairing.names()):
         return cause
     ratios = ratios_of(walk, one, two)
     if all(trust is not None and trust.kind == "leaf" for trust in trusts):
