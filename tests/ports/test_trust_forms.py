@@ -8,11 +8,20 @@ from typing import Any
 
 from parity.checks.proving.trust_forms import trust_cause, trust_form
 
-NAMES = {"k": "weight", "m": "other.weight", "n": "third.weight", "o": "fourth.weight", "b": "bias", "c": "other.bias"}
+NAMES = {
+    "k": "weight",
+    "m": "other.weight",
+    "n": "third.weight",
+    "o": "fourth.weight",
+    "b": "bias",
+    "c": "other.bias",
+}
 RATIOS = {"weight": 0.5, "other.weight": 0.3, "third.weight": 1.6, "fourth.weight": 0.2}
 
 
-def _form(most: Mapping[int, float], names: Mapping[str, str], plain: tuple[str, ...] = ("bias", "other.bias")) -> Any:
+def _form(
+    most: Mapping[int, float], names: Mapping[str, str], plain: tuple[str, ...] = ("bias", "other.bias")
+) -> Any:
     """Return the moves of two updates by ratios that are bounded, those of leaves without one at the plain rate."""
     moves = {}
     for at, top in most.items():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.programs.edits import FloatNumbers, OperationChange
-from parity.contract import OperationArrays, OperationEdit, ProgramOperation, TracedProgram
+from parity.contract import OperationEdit, ProgramOperation, TracedProgram
 
 __all__ = ["kept_from_acting"]
 
@@ -50,7 +50,7 @@ def kept_from_acting(
 
 
 def _sides(one: ProgramOperation) -> list[int]:
-    """Return the inputs of which an operation gives each number or another one: a bound, or a choice of two values."""
+    """Return the inputs of which an operation gives each number or another one: a bound, or a choice of two."""
     if len(one.outputs) != 1 or one.outputs[0].dtype.kind != "f" or one.outputs[0].size < 2:
         return []
     y = one.outputs[0]

@@ -83,7 +83,7 @@ def _at(leaves: Mapping[str, LeafMove]) -> TrustForm | None:
 
 
 def _in_part(known: Mapping[str, LeafMove], inside: bool) -> TrustForm | None:
-    """Return a trust ratio of some leaves, beside others that share one rate, or one and one that bounds ratios."""
+    """Return a trust ratio of some leaves, beside others of one rate, or of two of which one is a bound."""
     ratios = {leaf: one.rate * (one.size_decayed if inside else one.size) / one.params for leaf, one in known.items()}
     for middle in ratios.values():
         held = {leaf for leaf, ratio in ratios.items() if abs(ratio - middle) <= SAME * middle}
@@ -99,7 +99,7 @@ def _in_part(known: Mapping[str, LeafMove], inside: bool) -> TrustForm | None:
 
 
 def _of_rates(known: Mapping[str, LeafMove], rest: Mapping[str, float]) -> bool:
-    """Return whether leaves without a ratio move at one rate, or those whose ratio would be larger at a larger one."""
+    """Return whether leaves without a ratio move at one rate, or some, faster by their ratio, at a larger."""
     rates = {leaf: known[leaf].rate for leaf in rest}
     if one_value(rates, SAME) is not None:
         return True
