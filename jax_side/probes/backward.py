@@ -46,7 +46,7 @@ class JaxWayBack:
         with jax.enable_x64(True):
             self._run = jax.jit(jax.grad(self._weighted))
             held, rest = self._args[: len(leaves)], self._args[len(leaves) :]
-            jax.eval_shape(lambda *given: self._weighted(*given, None), held, rest)
+            jax.eval_shape(lambda held, rest: self._weighted(held, rest, None), held, rest)
         self._makers.clear()
 
     def gradient(self, shares: Mapping[int, float]) -> dict[str, NDArray[np.float64]]:
