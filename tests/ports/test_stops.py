@@ -105,8 +105,23 @@ def test_a_gradient_that_is_scaled_on_its_way_back_is_told_by_how_much() -> None
             return -0.3 * back
 
     said = _said(_target, Scaled.apply, _plain)
-    assert said.startswith("gradient scaled: what goes back through what "), said
-    assert "there is -0.3 times as much here" in said
+    assert said.startswith("gradient scaled: of what goes back through what "), said
+    assert "here it is -0.3 times what it is there" in said
+
+
+def test_two_weights_that_are_exchanged_behind_stops_are_told_together() -> None:
+    """Both terms have one value, and only their gradients differ."""
+
+    def loss(held: Any, tanh: Callable[[Any], Any], stop: Callable[[Any], Any]) -> Any:
+        a, b = tanh(held["x"] @ held["u"]), held["y"] @ held["u"] @ held["w"]
+        here, there = (1.0, 0.25) if tanh is torch.tanh else (0.25, 1.0)
+        return here * ((a - stop(b)) ** 2).sum() + there * ((b - stop(a)) ** 2).sum()
+
+    said = _said(loss, torch.Tensor.detach, jax.lax.stop_gradient)
+    assert said.count("gradient scaled: ") == 2, said
+    assert "here it is 4 times what it is there" in said
+    assert "here it is 0.25 times what it is there" in said
+    assert said.endswith("(with both changed all gradients are equal)")
 
 
 @pytest.mark.parametrize("loss", [_twice, _target])

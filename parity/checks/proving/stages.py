@@ -59,6 +59,9 @@ NEEDS = {
 WIDE = ("angles: ", "activation: nothing here, ")
 """Beginnings of causes that are true of several mistakes, which what the programs compute may tell apart."""
 
+STOPPED = "the outputs agree and gradients do not"
+"""Beginning of the cause that says no more than where modules see it; values of the way back may tell it."""
+
 UNMAPPED = "the models have no proven map"
 
 
@@ -186,8 +189,12 @@ class Proving:
             told = model_program_cause(self.unproven)
             # an activation that one alone has there may stand elsewhere in the other, and be no other one
             cause = told if told and (not cause.startswith("activation: ") or told.startswith("order: ")) else cause
-            if not cause and said.startswith("parts: gradient of "):
-                cause = model_stop_cause(self.unproven)
+        if (
+            self.unproven is not None
+            and said.startswith("parts: gradient of ")
+            and (not cause or cause.startswith(STOPPED))
+        ):
+            cause = model_stop_cause(self.unproven) or cause
         return PortStage("forward", "broken", said, cause, tuple(more))
 
     def _loss(self) -> PortStage:

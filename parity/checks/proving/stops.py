@@ -35,6 +35,12 @@ CLOSE = 1e-9
 MOST_LINES = 4
 """Lines that take one value, up to which all choices of them are tried."""
 
+MOST_PAIRED = 150
+"""Points of which two are tried together."""
+
+FEWEST = 8
+"""Numbers of all gradients from which the shares of two points can be solved for."""
+
 SECONDS = 12.0
 """Of the processor, for one of the two programs."""
 
@@ -124,6 +130,8 @@ class _StopSearch:
         self.operations = draws[0].programs[side].operations
         self.others = draws[0].programs[1 - side].operations
         self.points = backs[0].points
+        self._moves: dict[int, NDArray[np.float64]] = {}
+        """By how much each point alone moves the gradients of the first draw."""
         self.own = [self._gradient(at, {}) for at in range(len(draws))]
 
     def cause(self) -> str:
@@ -144,10 +152,49 @@ class _StopSearch:
                 if self.points[group[0]].stops:
                     break
         whole = [(group, share) for group, share in found if share in (0.0, 1.0)]
-        if not found:
-            return ""
-        best = self._best(whole or found)
-        return self._said(*best)
+        if found:
+            return f"{self._said(*self._best(whole or found))} (with that changed all gradients are equal)"
+        if pair := self._pair(end):
+            said = "; and ".join(self._said((at,), share) for at, share in pair.items())
+            return f"{said} (with both changed all gradients are equal)"
+        return ""
+
+    def _pair(self, end: float) -> dict[int, float]:
+        """Return two points and the shares of both that make all gradients equal; nothing where no two do.
+
+        What each point alone gives the gradient is known by then: of two, the shares are solved for. That the points
+        may lie on one way is seen by the gradients with both of them changed.
+        """
+        wanted = self.draws[0].gradients[1 - self.side]
+        gap = np.concatenate([(wanted[leaf] - self.own[0][leaf]).ravel() for leaf in wanted])
+        # of points that one value goes through the last, the nearest to its use
+        known = {
+            np.round(move / np.abs(move).max(), 9).tobytes(): at for at, move in self._moves.items() if move.any()
+        }
+        # a share of what a stop lets through is said last: an operation that both have says more
+        points = sorted(sorted(known.values())[-MOST_PAIRED:], key=lambda at: self.points[at].stops)
+        if len(points) < 2 or gap.size < FEWEST:
+            return {}
+        moves = np.stack([self._moves[at] for at in points])
+        gram, toward = moves @ moves.T, moves @ gap
+        for first, second in itertools.combinations(range(len(points)), 2):
+            if time.process_time() > end:
+                break
+            a, b, c = gram[first, first], gram[first, second], gram[second, second]
+            if (size := a * c - b * b) <= 1e-12 * a * c:
+                continue
+            times = ((c * toward[first] - b * toward[second]) / size, (a * toward[second] - b * toward[first]) / size)
+            left = gap - times[0] * moves[first] - times[1] * moves[second]
+            if min(map(abs, times)) < 1e-6 or np.abs(left).max() > 1e-7 * np.abs(gap).max():
+                continue
+            own = [float(not self.points[points[at]].stops) for at in (first, second)]
+            shares = [own[n] + times[n] * (1.0 - 2.0 * own[n]) for n in (0, 1)]
+            # a number of a formula has few digits, and rounding has many
+            pair = dict(zip((points[first], points[second]), (float(f"{one:.9g}") for one in shares), strict=True))
+            if all(_equal(self._gradient(at, pair), draw.gradients[1 - self.side]) for at, draw in
+                   enumerate(self.draws)):  # fmt: skip
+                return pair
+        return {}
 
     def _groups(self) -> Iterator[tuple[int, ...]]:
         """Yield points that are tried together: each alone, those of a line, and values as lines take them."""
@@ -202,6 +249,8 @@ class _StopSearch:
         for at, draw in enumerate(self.draws):
             wanted, mine = draw.gradients[1 - self.side], self.own[at]
             made = self._gradient(at, dict.fromkeys(group, 1.0 - own))
+            if at == 0 and len(group) == 1:
+                self._moves[group[0]] = np.concatenate([(made[leaf] - mine[leaf]).ravel() for leaf in wanted])
             if share is None:
                 if _equal(made, wanted):
                     share = 1.0 - own
@@ -239,7 +288,7 @@ class _StopSearch:
             takes = "take" if len(lines) > 1 else "takes"
             what = f"{made_by(self.operations, point.source)}, as {' and '.join(lines)} {takes} it"
         sides = ("here", "there") if self.side == 0 else ("there", "here")
-        if point.stops:
+        if point.stops and share == 1.0:
             what = f"`{one.text}` ({one.place})" if one.text else one.place
             text = f"gradient stopped: at {what} {sides[0]}, not {sides[1]}"
         elif share == 0.0:
@@ -248,10 +297,10 @@ class _StopSearch:
                 f"{self._line_of(group)}"
             )
         else:
-            text = (
-                f"gradient scaled: what goes back through {what} {sides[0]} is {share:.6g} times as much {sides[1]}"
-            )
-        return f"{text} (with that changed all gradients are equal)"
+            much = f"{share:.6g} of it goes on {sides[1]}, none {sides[0]}" if point.stops else (
+                f"{sides[1]} it is {share:.6g} times what it is {sides[0]}")  # fmt: skip
+            text = f"gradient scaled: of what goes back through {what}, {much}"
+        return text
 
     def _line_of(self, group: tuple[int, ...]) -> str:
         """Return the line at which the other program stops that value; empty where none is found."""
