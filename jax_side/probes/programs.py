@@ -15,6 +15,7 @@ from jax.interpreters import partial_eval
 from numpy.typing import NDArray
 
 from jax_side.probes.arithmetic import by_numpy
+from jax_side.probes.backward import JaxWayBack
 from jax_side.probes.equations import other_parameters
 from jax_side.probes.islands import apply_wide
 from jax_side.probes.traces import body_of, evaluate_trace, inner_traces
@@ -77,6 +78,13 @@ class JaxProgram:
         except Exception:  # as in `run`
             return None
         return other
+
+    def way_back(self, leaves: Sequence[str], weights: Sequence[NDArray[np.float64]]) -> JaxWayBack | None:
+        """Return its gradient by its leaves; see `parity.contract.TracedProgram`."""
+        try:
+            return JaxWayBack(self._closed, self._args, sorted(leaves), self._first.places, weights)
+        except Exception:  # as in `run`
+            return None
 
     def _run(self, evaluator: _Evaluator) -> tuple[NDArray[np.float64], ...]:
         with jax.enable_x64(True), np.errstate(all="ignore"):

@@ -30,7 +30,14 @@ from parity.contract.probe import (
     Weigh,
     call_with,
 )
-from parity.contract.programs import OperationArrays, OperationEdit, ProgramOperation, TracedProgram
+from parity.contract.programs import (
+    OperationArrays,
+    OperationEdit,
+    ProgramOperation,
+    TracedProgram,
+    WayBack,
+    WayPoint,
+)
 from parity.contract.records import (
     Divergence,
     first_divergence,
@@ -103,6 +110,8 @@ __all__ = [
     "TrainingRun",
     "Translation",
     "Validation",
+    "WayBack",
+    "WayPoint",
     "Weigh",
     "call_with",
     "child_environment",

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OperationArrays", "OperationEdit", "ProgramOperation", "TracedProgram"]
+__all__ = ["OperationArrays", "OperationEdit", "ProgramOperation", "TracedProgram", "WayBack", "WayPoint"]
 
 OperationArrays: TypeAlias = tuple[NDArray[Any], ...]
 
@@ -60,6 +60,34 @@ class OperationEdit:
     """Places of operations before it; each holds its outputs, then its inputs."""
 
 
+@dataclass(frozen=True)
+class WayPoint:
+    """A value on the way back through a program: what an operation gives, or what it takes."""
+
+    at: int
+    """Place of the operation."""
+    number: int
+    """Of its input; -1 for what it gives."""
+    source: int
+    """Place of the operation that made the value; -1 for what the program is given."""
+    stops: bool
+    """Whether the gradient is stopped there."""
+
+
+class WayBack(Protocol):
+    """The gradient of a program by its leaves, with what goes back through its values scaled or stopped."""
+
+    points: Sequence[WayPoint]
+
+    def gradient(self, shares: Mapping[int, float]) -> Mapping[str, NDArray[np.float64]]:
+        """Return the gradient of all leaves.
+
+        Args:
+            shares: Of what comes back to a point, by its number, how much goes on: 0 for one that is stopped, 1 for
+                all. Where none is given it is as the program has it.
+        """
+
+
 class TracedProgram(Protocol):
     """A function that was called, with all that it did."""
 
@@ -83,4 +111,12 @@ class TracedProgram(Protocol):
 
         Args:
             edits: Place of an operation to what is done there; the places stay as they are.
+        """
+
+    def way_back(self, leaves: Sequence[str], weights: Sequence[NDArray[np.float64]]) -> WayBack | None:
+        """Return its gradient by its leaves; None where that is not to be had.
+
+        Args:
+            leaves: Names of the leaves that it was given first.
+            weights: Of each output: the gradient is that of the sum of all weighted outputs.
         """

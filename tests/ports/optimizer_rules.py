@@ -83,7 +83,7 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
         if "clip_moves" in s:
             made = {leaf: np.clip(u, -s["clip_moves"], s["clip_moves"]) for leaf, u in made.items()}
         for leaf, u in made.items():
-            scale = now * s.get("groups", lambda leaf: 1.0)(leaf)
+            scale = now * s.get("groups", lambda leaf: 1.0)(leaf) * s.get("groups_at", lambda leaf, at: 1.0)(leaf, at)
             share = decay * mask(leaf)
             if s.get("decay_at") == "in trust":
                 u = u + share * params[leaf]

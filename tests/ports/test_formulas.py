@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from jax_side.probes.programs import JaxProgram
+from parity.checks.programs.edits import told_apart
 from parity.checks.programs.formulas import _is_one
 from parity.checks.programs.grafts import ValueGraft, grafted
 from parity.checks.programs.slices import block_taken
@@ -102,3 +103,22 @@ def test_one_function_in_the_words_of_both_frameworks_is_no_difference() -> None
     assert _is_one("sum(a, over axis 0 of [3])", "reduce_sum(a, over axis 0 of [3])")
     assert not _is_one("sum(a, over axis 0 of [3])", "reduce_sum(b, over axis 0 of [3])")
     assert not _is_one("sum(a, over axis 0 of [3])", "reduce_max(a, over axis 0 of [3])")
+
+
+def test_parts_of_one_chunk_are_told_apart() -> None:
+    def trainer(x: torch.Tensor) -> torch.Tensor:
+        scale, shift = torch.sin(x).chunk(2, -1)
+        return torch.tanh(x.mean(1, keepdim=True) * (1 + scale)) + shift.sum()
+
+    def port(x: Any) -> Any:
+        _, shift = jnp.split(jnp.sin(x), 2, -1)
+        return jnp.tanh(x.mean(1, keepdims=True) * (1 + shift)) + shift.sum()
+
+    assert _graft(trainer, port).formulas == ("a[:, :2] + 1", "1 + a[:, 2:]")
+
+
+def test_values_of_one_chunk_are_called_by_their_part() -> None:
+    x = torch.from_numpy(_X[0])
+    program = TorchProgram(lambda: lambda: torch.sub(*torch.sin(x).chunk(2, -1)))
+    values = next(one.outputs for one in program.operations if one.kind == "chunk")
+    assert told_apart(program.operations, ("it", "it"), (values[0], values[1])) == ("part 0 of it", "part 1 of it")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parity.checks.proving.move_form_causes import _groups_cause
 from parity.checks.proving.moves import move_cause
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.walk import walk_updates
@@ -99,3 +100,9 @@ def test_decay_of_a_leaf_of_zeros_is_decay_at_a_later_update() -> None:
     walk = walk_updates(*pair_of(late(0.0), late(0.1)), MODEL | {"w": np.zeros_like(MODEL["w"])}, 6)
     assert walk.done == 3
     assert "weight decay" in move_cause(walk)
+
+
+@pytest.mark.parametrize(("done", "when"), [(1, "of the first update"), (6, "of update 6")])
+def test_a_rate_of_one_group_is_of_the_update_at_which_it_parts(done: int, when: str) -> None:
+    ratios = {at: {"w": 1.0, "v": 3.0, "b": 3.0} for at in range(done, done + 3)}
+    assert _groups_cause(ratios, done).startswith(f"learning rate {when}, of groups: the port moves v, b by 3 times")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from jax_side.probes.programs import JaxProgram
-from parity.checks.programs import explain
+from parity.checks.programs import candidates_of, explain
 from parity.checks.programs.reread import reread
 from parity.checks.programs.weights import weighed
 from parity.checks.proving.stages import _is_wide
@@ -152,3 +152,23 @@ def test_gates_of_a_cell_that_the_trainer_calls_whole_are_told_in_the_port() -> 
 )
 def test_a_cause_that_several_mistakes_share_is_looked_at_by_what_is_computed(cause: str, wide: bool) -> None:
     assert _is_wide(cause) == wide
+
+
+def test_a_reshape_that_is_all_that_differs_is_named() -> None:
+    """Nothing is computed after it: the numbers are the same in both programs, read in other axes."""
+
+    def trainer(x: Any) -> Any:
+        return torch.tanh(x).unflatten(-1, (4, 2))
+
+    said = _said(trainer, lambda x: jnp.tanh(x).reshape(3, 2, 4).swapaxes(-1, -2), (3, 8))
+    assert said.startswith("layout: numbers read as [3, 4, 2] here (test_reread.py:"), said
+    assert "as [3, 2, 4], then turned there" in said
+
+
+def test_a_reshape_that_both_have_is_left_as_it_is() -> None:
+    def trainer(x: Any) -> Any:
+        return torch.exp(torch.tanh(x).unflatten(-1, (4, 2)))
+
+    here, there = _programs(trainer, lambda x: jnp.expm1(jnp.tanh(x).reshape(3, 4, 2)), (3, 8))
+    for mine, other in ((here[0], there[0]), (there[0], here[0])):
+        assert not candidates_of(mine.operations, other.operations).moved

@@ -186,6 +186,9 @@ FAULTS = {
     "sgd: rate": F(*MOMENTUM, {"rate": 0.01}, r"^learning rate"),
     "sgd: rate of a group": F("momentum", {"rate": 0.05}, {"groups": lambda leaf: 0.1 if leaf in "vb" else 1.0},
                               r"^learning rate.*groups"),
+    "adam: rate of a group does not fall": F("adam", {"rate": stepped(5, 0.3)}, {
+        "groups_at": lambda leaf, at: 1 / 0.3 if at > 5 and leaf in "vb" else 1.0},
+        r"^learning rate of update 6,.*groups"),
     "sgd: layer-wise decay": F("adam", {"groups": lambda leaf: {"w": 0.25, "v": 0.5}.get(leaf, 1.0)}, {
         "groups": lambda leaf: {"w": 0.5, "v": 0.25}.get(leaf, 1.0)}, r"^learning rate.*groups"),
     "sgd: a leaf frozen": F("momentum", {"rate": 0.05}, {"trains": lambda leaf: leaf != "v"}, r"^frozen.*v"),

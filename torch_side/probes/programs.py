@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -104,6 +104,9 @@ class TorchProgram:
         finally:
             torch.set_grad_enabled(graded)
         return other
+
+    def way_back(self, leaves: Sequence[str], weights: Sequence[NDArray[np.float64]]) -> None:
+        """Return nothing: its gradients are not computed by operation; see `parity.contract.TracedProgram`."""
 
     def _called(self, watch: _Watch) -> Any:
         """Return what it gives under a watch, without the warnings that a change may raise."""

@@ -59,14 +59,19 @@ class Subjects:
             SpecError: They return other outputs, or something that is not finite.
         """
         (a, to_a), (b, to_b) = self.both
-        left = a.evaluate(first, to_a, weights if grads else None, calls=calls)
-        right = b.evaluate(second, to_b, _turned(self.orders) if grads else None, calls=calls)
+        left = a.evaluate(first, to_a, self.weighs[0] if grads else None, calls=calls)
+        right = b.evaluate(second, to_b, self.weighs[1] if grads else None, calls=calls)
         for model, made in ((a, left), (b, right)):
             require_finite(model.name, made)
         outputs = tuple(
             np.transpose(one, np.argsort(order)) for one, order in zip(right.outputs, self.orders, strict=True)
         )
         return left, Evaluation(outputs, right.gradients, right.calls, right.islands)
+
+    @property
+    def weighs(self) -> tuple[Weigh, Weigh]:
+        """Return what gives the weights of each model's outputs, of which gradients are taken."""
+        return weights, _turned(self.orders)
 
     @cached_property
     def orders(self) -> list[tuple[int, ...]]:

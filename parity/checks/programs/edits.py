@@ -138,6 +138,10 @@ def told_apart(
         if at is None:
             return names
         one = operations[at]
+        if len(one.outputs) > 1:
+            part = next(n for n, y in enumerate(one.outputs) if y.shape == value.shape and np.array_equal(y, value))
+            told.append(f"part {part} of {name}")
+            continue
         count = sum(two.kind == one.kind and two.place == one.place for two in operations[: at + 1])
         told.append(f"{name} (number {count} of that line)")
     return told[0], told[1]

@@ -86,10 +86,14 @@ class FormulaLetters:
                     return name
         for flow in self.flows:
             for one in flow.operations:
-                made = (np.asarray(y, np.float64) for y in itertools.chain(one.outputs, *one.turns)
-                        if y.size == value.size and y.dtype.kind in "bif")  # fmt: skip
-                if one.kind not in LAYOUT and any(map(known.has, made)):
-                    return f"what {one.kind.strip('_')} makes at {one.place}"
+                if one.kind in LAYOUT:
+                    continue
+                for turn in (one.outputs, *one.turns):
+                    for part, y in enumerate(turn):
+                        alike = y.size == value.size and y.dtype.kind in "bif"
+                        if alike and known.has(np.asarray(y, np.float64)):
+                            which = f"part {part} of " if len(turn) > 1 else ""
+                            return f"{which}what {one.kind.strip('_')} makes at {one.place}"
         return "a given value"
 
 
@@ -272,10 +276,20 @@ class _FormulaWriter:
         if (number := self._number(at, place)) is not None:
             return number
         source = self._makers[at, place]
-        if source >= 0:
+        if source >= 0 and len(self.flow.operations[source].outputs) > 1:
+            if (part := self._part(source, x)) is not None:
+                return part
+        elif source >= 0:
             return self.value(source, binds)
         letter = self.letters.of(x, self.side, at, place)
         return f"{letter}{list(x.shape)}" if self.shapes else letter
+
+    def _part(self, at: int, x: NDArray[Any]) -> str | None:
+        """Return the formula of one of the values that an operation gives; None where it is no block of one."""
+        one = self.flow.operations[at]
+        floats = [place for place, y in enumerate(one.inputs) if y.dtype.kind in "fi" and y.size > 1]
+        block = block_taken(one.inputs[floats[0]], x) if len(floats) == 1 else ""
+        return f"{self._taken(at, floats[0], 4)}[{block}]" if block else None
 
     def _number(self, at: int, place: int) -> str | None:
         """Return a number that is the same at all draws; None for any other value."""

@@ -18,6 +18,9 @@ __all__ = ["Candidates", "KnownValues", "candidates_of"]
 CLOSE = 1e-9
 """Relative distance within which two values are one."""
 
+FEWEST_LAID = 4
+"""Numbers of a value from which the axes that it lies in are looked at."""
+
 _FILLED = 1e4
 """How many times as large as all others the largest number of a value is, where a mask is filled with it."""
 
@@ -128,6 +131,8 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         for a in mine[at].outputs[:1]
         if a.size > 1 and known.has(np.asarray(a, np.float64)) and not known.has_in_order(np.asarray(a, np.float64))
     ]
+    # numbers that are read in other axes lie in one order all the same, until they are turned
+    moved = moved or [at for at in same if _is_laid(mine[at]) and not _has(theirs, mine[at].outputs[0])]
     numbers = frozenset(number for one in theirs for number in one.numbers.values())
     given = KnownValues(
         np.asarray(a, np.float64)
@@ -150,6 +155,29 @@ def _before(mine: Sequence[ProgramOperation], same: Sequence[int], given: Sequen
         if len(one.outputs) == 1 and len(one.inputs) == 1 and _same_numbers(one.inputs[0], one.outputs[0]):
             wanted.append(one.inputs[0])
     return found[::-1]
+
+
+def _is_laid(one: ProgramOperation) -> bool:
+    """Return whether an operation gives the numbers that it takes in axes of other extents."""
+    floats = [x for x in one.inputs if x.dtype.kind == "f"]
+    if len(floats) != 1 or len(one.outputs) != 1 or floats[0].size < FEWEST_LAID:
+        return False
+    x, y = floats[0], one.outputs[0]
+    return x.size == y.size and _inner(x) != _inner(y) and _same_numbers(x, y)
+
+
+def _has(operations: Sequence[ProgramOperation], value: NDArray[Any]) -> bool:
+    """Return whether a value is among those of a program as it lies, but for axes of one place."""
+    return any(
+        _inner(a) == _inner(value) and np.abs(a.ravel() - value.ravel()).max() <= CLOSE * np.abs(value).max()
+        for one in operations
+        for a in (*one.outputs, *one.inputs)
+        if a.dtype.kind == "f" and a.size == value.size
+    )
+
+
+def _inner(value: NDArray[Any]) -> list[int]:
+    return [n for n in value.shape if n > 1]
 
 
 def _same_numbers(a: NDArray[Any], b: NDArray[Any]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from parity.checks.programs.bounded import kept_from_acting
 from parity.checks.programs.changes import changes_of, changes_of_line
 from parity.checks.programs.constants import linked_numbers
 from parity.checks.programs.edits import Explanation, OperationChange, edit_of
@@ -183,9 +184,19 @@ class ChangeSearch(ProgramTrial):
             for group in [[at]] if change.rest or change.whole else self._groups(at, change):
                 edits = {**{place: self._edit(change, place, at) for place in group}, **change.rest}
                 if self.fits(edits) and not self._vanishes(change, edits):
-                    found[change.topic] = self.explanation(change, at, edits)
+                    told = self._bound_left_out(change, edits) or self.explanation(change, at, edits)
+                    found.setdefault(told.topic, told)
                     break
         return list(found.values())
+
+    def _bound_left_out(self, change: OperationChange, edits: Mapping[int, OperationEdit]) -> Explanation | None:
+        """Return that a bound is left out where a change does no more than to keep it from acting."""
+        if change.topic in ("left out", "mask"):
+            return None
+        for at, left in kept_from_acting(self.mine, edits):
+            if self.fits(all_of := {at: left.edit, **left.rest}):
+                return self.explanation(left, at, all_of)
+        return None
 
     def _vanishes(self, change: OperationChange, edits: Mapping[int, OperationEdit]) -> bool:
         """Return whether a change does no more than zeros would: the sum of what is taken less its mean is none.

@@ -58,7 +58,7 @@ def _of_forms(walk: TwoWalks, one: MoveForm | None, two: MoveForm | None) -> str
             if cause:
                 return cause
     trusts = trust_form(one), trust_form(two)
-    if cause := _direction_cause(walk, one, two) or trust_cause(*trusts):
+    if cause := _direction_cause(walk, one, two) or trust_cause(*trusts, walk.pairing.names()):
         return cause
     ratios = ratios_of(walk, one, two)
     if all(trust is not None and trust.kind == "leaf" for trust in trusts):
@@ -69,7 +69,7 @@ def _of_forms(walk: TwoWalks, one: MoveForm | None, two: MoveForm | None) -> str
     equal = all(abs(value - 1.0) <= SAME for each in ratios.values() for value in each.values())
     return (
         _correction_cause(walk, one, two, ratios) or (_epsilon_cause(walk, one, two) if equal else "")
-        or beside_decay_cause(walk, one, two) or _scaled_cause(one, two, ratios) or _groups_cause(ratios)
+        or beside_decay_cause(walk, one, two) or _scaled_cause(one, two, ratios) or _groups_cause(ratios, walk.done)
     )  # fmt: skip
 
 
@@ -101,8 +101,13 @@ def _scaled_cause(one: MoveForm, two: MoveForm, ratios: Rates) -> str:
     return ""
 
 
-def _groups_cause(ratios: Rates) -> str:
-    """Return that single leaves move at other rates, by the same factors at every update."""
+def _groups_cause(ratios: Rates, done: int) -> str:
+    """Return that single leaves move at other rates, by the same factors at every update.
+
+    Args:
+        ratios: Of the updates that are looked at; before the first that parts all are one.
+        done: The first update after which something parts.
+    """
     first = ratios[min(ratios)] if ratios else {}
     other = {leaf: factor for leaf, factor in first.items() if abs(factor - 1.0) > SAME}
     kinds: list[float] = []
@@ -122,7 +127,8 @@ def _groups_cause(ratios: Rates) -> str:
         f"{names_of([leaf for leaf in other if abs(other[leaf] - kind) <= SAME * abs(kind)])} by {kind:.6g} times"
         for kind in kinds
     )
-    return f"learning rate of the first update, of groups: the port moves {shown} what the trainer does"
+    when = "of the first update" if done == 1 else f"of update {done}"
+    return f"learning rate {when}, of groups: the port moves {shown} what the trainer does"
 
 
 def _unused_largest_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:

@@ -32,6 +32,7 @@ from parity.checks.proving.narrow import hidden, judge_narrow, of_rounding
 from parity.checks.proving.nearest_maps import parted_but_for_a_change
 from parity.checks.proving.program_causes import loss_program_cause, model_program_cause
 from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
+from parity.checks.proving.stops import loss_stop_cause, model_stop_cause
 from parity.checks.proving.trained import handover_stage, resume_stage
 from parity.checks.proving.update_causes import update_cause
 from parity.checks.proving.updates import judge_updates
@@ -57,6 +58,9 @@ NEEDS = {
 
 WIDE = ("angles: ", "activation: nothing here, ")
 """Beginnings of causes that are true of several mistakes, which what the programs compute may tell apart."""
+
+STOPPED = "the outputs agree and gradients do not"
+"""Beginning of the cause that says no more than where modules see it; values of the way back may tell it."""
 
 UNMAPPED = "the models have no proven map"
 
@@ -185,6 +189,12 @@ class Proving:
             told = model_program_cause(self.unproven)
             # an activation that one alone has there may stand elsewhere in the other, and be no other one
             cause = told if told and (not cause.startswith("activation: ") or told.startswith("order: ")) else cause
+        if (
+            self.unproven is not None
+            and said.startswith("parts: gradient of ")
+            and (not cause or cause.startswith(STOPPED))
+        ):
+            cause = model_stop_cause(self.unproven) or cause
         return PortStage("forward", "broken", said, cause, tuple(more))
 
     def _loss(self) -> PortStage:
@@ -240,7 +250,10 @@ class Proving:
                     f"the loss agrees, and gradients of {len(parted)} of {len(pair.expected)} leaves do not: "
                     f"{names[path]} -> {path}, {parted[path]:.1e} of the largest element"
                 )
-                return PortStage("gradients", "broken", said, gradient_cause(pair, parted, names))
+                cause = gradient_cause(pair, parted, names)
+                if cause and self.trainers is not None:
+                    cause = loss_stop_cause(self.pairing, *self.trainers) or cause
+                return PortStage("gradients", "broken", said, cause)
         self.figures["gradients"] = worst
         if self.drops and self.trainers is not None:
             masked = compare_masked(self.pairing, *self.trainers, other_values(self.pairing, 41), 1)

@@ -34,10 +34,10 @@ class TrustForm:
     """Of the parameters that decay adds to what is scaled; 0 where leaves have several."""
     shares: Mapping[int, float] = field(default_factory=dict)
     """The same of each update."""
-    plain: frozenset[str] = frozenset()
-    """Leaves that move at one rate beside leaves with a ratio."""
-    above: bool = False
-    """Whether one of these moves faster than its ratio would have it: no ratio that is clipped from above."""
+    rest: Mapping[str, float] = field(default_factory=dict)
+    """Leaves that move at one rate, or at two, beside leaves with a ratio, with their rate over that of a ratio."""
+    rests: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """The same of each update."""
 
 
 def trust_form(form: MoveForm) -> TrustForm | None:
@@ -47,12 +47,11 @@ def trust_form(form: MoveForm) -> TrustForm | None:
     if first is None or any(one is None or (one.kind, one.inside, one.scaled) != (first.kind, first.inside,
                             first.scaled) for one in found):  # fmt: skip
         return None
-    plain = frozenset().union(*(one.plain for one in found if one is not None))
     if first.kind == "none" and _of_all(form):
         return TrustForm("all")
     shares = {at: one.share for at, one in zip(form.moves, found, strict=True) if one is not None}
-    return TrustForm(first.kind, first.inside, first.scaled, first.decays, first.share, shares, plain,
-                     any(one.above for one in found if one is not None))  # fmt: skip
+    rests = {at: one.rest for at, one in zip(form.moves, found, strict=True) if one is not None}
+    return TrustForm(first.kind, first.inside, first.scaled, first.decays, first.share, shares, first.rest, rests)
 
 
 def _of_all(form: MoveForm) -> bool:
@@ -84,28 +83,39 @@ def _at(leaves: Mapping[str, LeafMove]) -> TrustForm | None:
 
 
 def _in_part(known: Mapping[str, LeafMove], inside: bool) -> TrustForm | None:
-    """Return a trust ratio of some leaves, beside others that share one rate."""
+    """Return a trust ratio of some leaves, beside others of one rate, or of two of which one is a bound."""
     ratios = {leaf: one.rate * (one.size_decayed if inside else one.size) / one.params for leaf, one in known.items()}
     for middle in ratios.values():
         held = {leaf for leaf, ratio in ratios.items() if abs(ratio - middle) <= SAME * middle}
-        rest = {leaf: known[leaf].rate for leaf in known if leaf not in held}
-        if len(held) >= 2 and one_value(rest, SAME) is not None:
+        rest = {leaf: ratio / middle for leaf, ratio in ratios.items() if leaf not in held}
+        if len(held) >= 2 and _of_rates(known, rest):
             decays = any(known[leaf].decay for leaf in held)
             shares = one_value(
                 {leaf: known[leaf].decay / known[leaf].rate for leaf in held if known[leaf].decay}, 1e-6
             )
             return TrustForm("leaf", inside or not decays, not decays or shares is not None, decays,
-                             shares or 0.0, {}, frozenset(rest),
-                             any(ratios[leaf] > middle * (1 + SAME) for leaf in rest))  # fmt: skip
+                             shares or 0.0, {}, rest)  # fmt: skip
     return None
 
 
-def trust_cause(one: TrustForm | None, two: TrustForm | None) -> str:
+def _of_rates(known: Mapping[str, LeafMove], rest: Mapping[str, float]) -> bool:
+    """Return whether leaves without a ratio move at one rate, or some, faster by their ratio, at a larger."""
+    rates = {leaf: known[leaf].rate for leaf in rest}
+    if one_value(rates, SAME) is not None:
+        return True
+    most = max(rates.values())
+    bound = {leaf for leaf, rate in rates.items() if abs(rate - most) <= SAME * most}
+    plain = {leaf: rate for leaf, rate in rates.items() if leaf not in bound}
+    return len(plain) > 1 and one_value(plain, SAME) is not None and all(rest[leaf] < 1.0 for leaf in bound)
+
+
+def trust_cause(one: TrustForm | None, two: TrustForm | None, names: Mapping[str, str]) -> str:
     """Return what two ways to come to the rates of leaves differ in; empty where one is not known, or they agree.
 
     Args:
         one: The trainer's.
         two: The port's.
+        names: Each leaf of the port to that of the trainer, or to several with ` + ` between.
     """
     if one is None or two is None or one.kind == two.kind == "none":
         return ""
@@ -128,12 +138,31 @@ def trust_cause(one: TrustForm | None, two: TrustForm | None) -> str:
             f"weight decay: another strength: the port adds {factor:.6g} times as much of the parameters to what the "
             "trust ratio scales"
         )
-    if one.plain != two.plain:
-        more = two.plain - one.plain
-        who, form = ("the port", two) if more else ("the trainer", one)
-        leaves = names_of(sorted(more or one.plain - two.plain))
-        also = "no" if form.above else "no trust ratio, or one that is clipped (at most one number), for"
+    return _rest_cause(one, two, names)
+
+
+def _rest_cause(one: TrustForm, two: TrustForm, names: Mapping[str, str]) -> str:
+    """Return which leaves have a ratio in one run and none in the other, at the same update."""
+    found: dict[tuple[int, str], tuple[int, float]] = {}
+    for at in one.rests.keys() & two.rests.keys():
+        for leaf, sources in names.items():
+            here = [one.rests[at].get(name) for name in sources.split(" + ")]
+            if (None in here) == (leaf in two.rests[at]) and (None in here) == all(a is None for a in here):
+                found[at, leaf] = (0, here[0]) if here[0] is not None else (1, two.rests[at][leaf])
+    if len({side for side, _ in found.values()}) != 1:
+        return ""
+    side = next(iter(found.values()))[0]
+    who, other = ("the trainer", "the port") if side == 0 else ("the port", "the trainer")
+    form, leaves = (one, two)[side], sorted({leaf for _, leaf in found})
+    slower = all(share < 1.0 for _, share in found.values())
+    said = names_of(leaves)
+    own = {leaf: names[leaf].split(" + ")[0] if side == 0 else leaf for leaf in leaves}
+    # a leaf that has a ratio at another update has one: what it moves at here is where that is clipped
+    if slower and all(any(own[leaf] not in rest for rest in form.rests.values()) for leaf in leaves):
+        at = min(at for at, _ in found)
         return (
-            f"trust ratio: {who} has {also + ' trust ratio for' if form.above else also} {leaves}, the other has one"
+            f"trust ratio: that of {who} is clipped from above, lower than where that of {other} is, if at all: at "
+            f"update {at} {names_of([leaf for when, leaf in sorted(found) if when == at])} would move faster by it"
         )
-    return ""
+    also = "no trust ratio, or one that is clipped (at most one number), for" if slower else "no trust ratio for"
+    return f"trust ratio: {who} has {also} {said}, the other has one"
