@@ -131,8 +131,8 @@ def test_a_dict_before_files_that_holds_more_than_they_do_is_lost() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "if n not in t:\n    p = at / str(n)\n    if not p.exists():\n        np.save(p, make(n))\n    t[n] = np.load(p)",
-        "if n not in t:\n    with open(str(n)) as f:\n        x = f.read()\n    t[n] = x\nreturn t[n]",
+        "if n not in t:\n    p = at / n\n    if not p.exists():\n        np.save(p, make(n))\n    t[n] = np.load(p)",
+        "if n not in t:\n    with open(str(n)) as f:\n        x = f.read()\n    t[n] = x",
         "if n not in t:\n    if len(t) > 9:\n        t.pop(next(iter(t)))\n    t[n] = make(n)",
         "if n not in t:\n    t[n] = make(n)",
         "if n in t:\n    return t[n]",

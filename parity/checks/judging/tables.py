@@ -16,8 +16,8 @@ def is_table(node: ast.If, tree: ast.Module | None = None) -> bool:
     """Return whether a condition asks for a key of a dict, and guards nothing but making or taking that element.
 
     As `if n not in tables: tables[n] = make(n)` and `if n in tables: return tables[n]`. What else is assigned there
-    has to be that element, to be put there, or to be what it is made of, as the path of the file that it is read from,
-    which may have to be written first; or it counts how often that was.
+    has to be that element, to be put there, or to be what it is made of, as the path of the file that it is read
+    from, which may have to be written first; or it counts how often that was.
 
     Args:
         node: The condition with its branches.
