@@ -38,9 +38,9 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
 
     Arrays of floating numbers; where there are none, single numbers, one of which changes in most steps: weights of a
     trainer without libraries, values of a table. A loss that a step makes for itself is not one of them: it is
-    written before it is read. Where no such number changes either, whole numbers of arrays and of containers, such as
-    counts of words or bits of automata, are taken for it, and that is said. Where floating numbers rest in most steps,
-    as the best length that a search has found, so are those of them that go up and down, such as the order of a tour.
+    written before it is read. Where no such number changes either, whole numbers of arrays and of containers, such
+    as counts of words or bits of automata, are taken for it, and that is said. Where floating numbers rest in most
+    steps, as the best length that a search has found, so are those that go up and down, such as the order of a tour.
 
     Args:
         marks: Marks of the run, at least one.
