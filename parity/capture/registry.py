@@ -36,10 +36,10 @@ FIRST = 0
 OPTIMIZERS = 1
 CONTAINERS = 2
 LAST = 3
-DEAD = 9
-"""Place of variables that nobody reads."""
-PLACES = 10
+PLACES = 9
 """Place of what no variable of the loop leads to: every object keeps the path by which the loop itself reaches it."""
+DEAD = 10
+"""Place of variables that nobody reads: the state of a class keeps its path where a loaded document holds it too."""
 WEAK = 11
 """Place of what is kept by objects that others hold: each of those has its path by then."""
 

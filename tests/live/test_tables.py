@@ -87,9 +87,53 @@ def test_a_dict_of_what_was_first_seen_is_lost() -> None:
     assert found.suspects[0].path.startswith("made"), found.text()
 
 
+def two_levels(*, of_data: bool) -> Trainer:
+    """Return a trainer with rows by number in a dict before files: of the number, or the dict alone of a batch."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, start, known, misses = np.zeros(3), 0, dict[int, Array](), 0
+        (folder / "rows").mkdir(exist_ok=True)
+
+        def row(n: int, x: Array) -> Array:
+            nonlocal misses
+            if n not in known:
+                place = folder / "rows" / f"{n}.npy"
+                if not place.exists():
+                    np.save(place, np.full(3, 1.0 / (n + 1)))
+                    misses += 1
+                known[n] = np.load(place) + (x.mean(0) if of_data else 0)
+            return known[n]
+
+        if (state := load(folder)) is not None:
+            w, start = state["w"], int(state["step"])
+        for step in range(start, steps):
+            x = rows(step)
+            w = w - 0.1 * (x.T @ (x @ w - 1.0)) / len(x) + 0.01 * row(step * 5 % 9, x)
+            if step % 2:
+                save(folder, w=w, step=step + 1)
+            yield step + 1
+
+    return train
+
+
+def test_a_dict_before_files_that_are_made_on_demand_is_no_loss() -> None:
+    found = check(two_levels(of_data=False), steps=14, stop_at=8)
+    assert found.verdict == "holds", found.text()
+    assert {"known.len", "misses"} <= listed(found)
+
+
+def test_a_dict_before_files_that_holds_more_than_they_do_is_lost() -> None:
+    found = check(two_levels(of_data=True), steps=14, stop_at=8)
+    assert found.verdict == "broken", found.text()
+    assert found.suspects[0].path.startswith("known"), found.text()
+
+
 @pytest.mark.parametrize(
     "source",
     [
+        "if n not in t:\n    p = at / n\n    if not p.exists():\n        np.save(p, make(n))\n    t[n] = np.load(p)",
+        "if n not in t:\n    with open(str(n)) as f:\n        x = f.read()\n    t[n] = x",
+        "if n not in t:\n    if len(t) > 9:\n        t.pop(next(iter(t)))\n    t[n] = make(n)",
         "if n not in t:\n    t[n] = make(n)",
         "if n in t:\n    return t[n]",
         "if n in self.t:\n    x = self.t[n]\nelse:\n    x = self.t[n] = make(n)",
@@ -98,7 +142,8 @@ def test_a_dict_of_what_was_first_seen_is_lost() -> None:
     ],
 )
 def test_conditions_on_a_table(source: str) -> None:
-    assert is_table(ast.parse(source).body[0])  # type: ignore[arg-type]
+    tree = ast.parse(f"import numpy as np\n{source}")
+    assert is_table(tree.body[1], tree)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -111,11 +156,17 @@ def test_conditions_on_a_table(source: str) -> None:
         "if n in t:\n    t[n] += 1\nelse:\n    t[n] = 1",
         "if n in t:\n    return None",
         "if n in t:\n    x = 0.1",
+        "if n not in t:\n    if n > 3:\n        lr = 0.1\n    t[n] = 1",
+        "if n not in t:\n    lr = lr * 0.5\n    t[n] = make(lr)",
+        "if n not in t:\n    optimizer.add_param_group(n)\n    t[n] = 1",
+        "if n not in t:\n    self.lr = 0.1\n    t[n] = make(self.lr)",
+        "if n not in t:\n    if n > 3:\n        break\n    t[n] = 1",
         "if n < t:\n    t[n] = 1",
     ],
 )
 def test_conditions_that_are_more_than_a_table(source: str) -> None:
-    assert not is_table(ast.parse(source).body[0])  # type: ignore[arg-type]
+    tree = ast.parse(f"import numpy as np\n{source}")
+    assert not is_table(tree.body[1], tree)  # type: ignore[arg-type]
 
 
 class Longest:

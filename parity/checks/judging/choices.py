@@ -99,7 +99,7 @@ def _picked_by(node: ast.AST, tree: ast.Module) -> Iterator[ast.expr]:
             yield from args
         case ast.If(test=test, body=body, orelse=orelse):
             quiet = all(is_plain_statement(one, tree) for one in [*body, *orelse]) or id(node) in guarded(tree)
-            if quiet and not is_table(node) and not is_for_people(node, tree):
+            if quiet and not is_table(node, tree) and not is_for_people(node, tree):
                 yield test
         case ast.Subscript(slice=index, ctx=ast.Load(), value=of) if is_plain(of) and is_plain(index):
             # another element of a table; a key that is written out picks nothing
@@ -179,7 +179,7 @@ def _unmeasured(use: Use, names: Collection[str]) -> dict[str, str]:
             here = names_in(test) & wanted if test is not None else set()
             if not here or not use.ran(file, line) or is_for_people(node, tree):
                 continue
-            if isinstance(node, ast.If) and (is_table(node) or id(node) in guarded(tree)):
+            if isinstance(node, ast.If) and (is_table(node, tree) or id(node) in guarded(tree)):
                 continue
             measured = decided_by(node, writes, tree, there=True, flags=flags_behind(file, node))
             begin = (node.lineno, node.col_offset) if isinstance(node, ast.stmt) else (0, 0)

@@ -50,7 +50,7 @@ def decided_by(
     bound = bound_of(node)
     if isinstance(node, ast.Assert) or (bound is not None and not errors):
         return {bound.name} if bound is not None and errors else set()
-    if isinstance(node, ast.If) and (is_table(node) or id(node) in guarded(tree)):
+    if isinstance(node, ast.If) and (is_table(node, tree) or id(node) in guarded(tree)):
         return set()  # what a guard of plain statements is for is measured (`choices`)
     if isinstance(node, ast.If | ast.While):
         names, body = names_in(node.test).union(*map(names_in, flags)), [*node.body, *node.orelse]

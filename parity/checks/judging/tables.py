@@ -7,47 +7,118 @@ it makes the same is measured: another value would make something differ.
 from __future__ import annotations
 
 import ast
+import functools
 
 __all__ = ["is_table"]
 
 
-def is_table(node: ast.If) -> bool:
+def is_table(node: ast.If, tree: ast.Module | None = None) -> bool:
     """Return whether a condition asks for a key of a dict, and guards nothing but making or taking that element.
 
     As `if n not in tables: tables[n] = make(n)` and `if n in tables: return tables[n]`. What else is assigned there
-    has to be that element, or to be put there; or it counts how often that was.
+    has to be that element, to be put there, or to be what it is made of, as the path of the file that it is read
+    from, which may have to be written first; or it counts how often that was.
 
     Args:
         node: The condition with its branches.
+        tree: The module that it is in: functions that it imports may be called by the way.
     """
     match node.test:
         case ast.Compare(left=key, ops=[ast.NotIn() | ast.In()], comparators=[table]):
-            element = ast.unparse(ast.Subscript(table, key, ast.Load()))
+            making = _Making(ast.unparse(table), ast.unparse(ast.Subscript(table, key, ast.Load())), _imported(tree))
+            return making.takes([*node.body, *node.orelse]) and making.is_whole()
         case _:
             return _is_masked(node) or _is_keyed(node) or _is_pool(node)
-    found = False
-    kept: set[str] = set()
-    assigned: set[str] = set()
-    for statement in [*node.body, *node.orelse]:
+
+
+class _Making:
+    """Statements that make or take one element of a table.
+
+    Args:
+        table: The table, as it is written.
+        element: The element, as it is written.
+        imported: Names that the module imports.
+    """
+
+    def __init__(self, table: str, element: str, imported: frozenset[str]) -> None:
+        self.table, self.element, self.imported = table, element, imported
+        self.found = False
+        self.kept: set[str] = set()
+        self.assigned: set[str] = set()
+        self.parts: set[str] = set()
+        """Variables that are set to something else than they were."""
+        self.used: set[str] = set()
+        """Variables that the element, a condition or a file on the way to it is made of."""
+
+    def takes(self, body: list[ast.stmt]) -> bool:
+        """Return whether statements do nothing else, as far as each one tells.
+
+        Args:
+            body: The statements.
+        """
+        return all(map(self._takes, body))
+
+    def is_whole(self) -> bool:
+        """Return whether they do it at all, and each value that they set is for it."""
+        return self.found and self.assigned <= self.kept | (self.parts & self.used)
+
+    def _takes(self, statement: ast.stmt) -> bool:
         match statement:
             case ast.Assign(targets=targets, value=value):
-                names = {ast.unparse(target) for target in targets}
+                self._assign(targets, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
-                names = {ast.unparse(target)}
-            case ast.Return(value=ast.expr() as value) if ast.unparse(value) == element:
-                found = True
-                continue
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=of))) if ast.unparse(of) == ast.unparse(table):
-                continue  # which element was taken last, and which is to go
+                self._assign([target], value)
+            case ast.Return(value=ast.expr() as value) if ast.unparse(value) == self.element:
+                self.found = True
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=of))) if ast.unparse(of) == self.table:
+                pass  # which element was taken last, and which is to go
             case ast.AugAssign(target=ast.Name() | ast.Attribute(), op=ast.Add(), value=ast.Constant()):
-                continue  # how often an element was there, or was made: a condition on that decides by itself
+                pass  # how often an element was there, or was made: a condition on that decides by itself
+            case ast.If(test=test, body=body, orelse=orelse):  # whether a file holds it, of another process
+                self.used |= _variables(test)
+                return self.takes([*body, *orelse])
+            case ast.With(items=items, body=body):
+                self.used |= {name for item in items for name in _variables(item.context_expr)}
+                self.parts |= {item.optional_vars.id for item in items if isinstance(item.optional_vars, ast.Name)}
+                return self.takes(body)
+            case ast.Expr(value=ast.Call() as call) if _root(call.func) in self.imported | self.parts:
+                self.used |= _variables(call)  # what it does to the process or its files is compared
             case _:
                 return False
-        if element in names | {ast.unparse(value)}:
-            found = True
-            kept |= names | {ast.unparse(value)}
-        assigned |= names
-    return found and assigned <= kept
+        return True
+
+    def _assign(self, targets: list[ast.expr], value: ast.expr) -> None:
+        names = {ast.unparse(target) for target in targets}
+        if self.element in names | {ast.unparse(value)}:
+            self.found = True
+            self.kept |= names | {ast.unparse(value)}
+            self.used |= _variables(value)
+        else:
+            own = [target.id for target in targets if isinstance(target, ast.Name)]
+            self.parts |= set(own) - _variables(value)  # one that is made of itself moves
+            self.used |= _variables(value)
+        self.assigned |= names
+
+
+def _variables(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _root(node: ast.expr) -> str:
+    """Return the variable that an expression begins with: `np` of `np.linalg.norm`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _imported(tree: ast.Module | None) -> frozenset[str]:
+    """Return the names that the imports of a module give."""
+    names: set[str] = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names.update(one.asname or one.name.partition(".")[0] for one in node.names)
+    return frozenset(names)
 
 
 def _is_keyed(node: ast.If) -> bool:

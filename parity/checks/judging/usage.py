@@ -278,7 +278,7 @@ def _filling(file: str) -> tuple[tuple[int, frozenset[str]], ...]:
     """Return for each function, by its first line, the names of tables that it fills; 0 for the module."""
     found: dict[int, set[str]] = {}
     for node, line in by_function(source_tree(file)):
-        if isinstance(node, ast.If) and is_table(node):
+        if isinstance(node, ast.If) and is_table(node, source_tree(file)):
             elements = [one.value for one in ast.walk(node) if isinstance(one, ast.Subscript)]
             found.setdefault(line, set()).update(
                 one.attr if isinstance(one, ast.Attribute) else one.id

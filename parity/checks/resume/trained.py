@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from parity.capture import Leaf, PathLeaves
+from parity.capture import Leaf, PathLeaves, StateSnapshot
 from parity.checks.judging import Evidence, Uninterrupted, both_runs, text_of, varying
 from parity.checks.running import Mark, Trace
 from parity.contract import Precision
@@ -38,8 +38,9 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
 
     Arrays of floating numbers; where there are none, single numbers, one of which changes in most steps: weights of a
     trainer without libraries, values of a table. A loss that a step makes for itself is not one of them: it is
-    written before it is read. Where no such number changes either, whole numbers of arrays and of containers, such as
-    counts of words or bits of automata, are taken for it, and that is said.
+    written before it is read. Where no such number changes either, whole numbers of arrays and of containers, such
+    as counts of words or bits of automata, are taken for it, and that is said. Where floating numbers rest in most
+    steps, as the best length that a search has found, so are those that go up and down, such as the order of a tour.
 
     Args:
         marks: Marks of the run, at least one.
@@ -56,18 +57,35 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
         return arrays, [], False
     there = [path for path in there if not last.is_dead(path)]
     there += _new_keys(states[0].leaves, last.leaves)
-    known, least = [p for p in there if NUMBERS.fullmatch(last.leaves[p].kind)], len(states) / 2
-    whole = not known
-    if whole:
-        known, least = [p for p in there if _is_whole(p, last.leaves)], MOVES
-    pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
-    again = sum(any(p in a and p in b and not b[p].same(a[p]) for a, b in pairs) for p in known)
-    least = MOVES if again >= TABLE else least
-    if sum(any(p in b and not b[p].same(a.get(p)) for p in known) for a, b in pairs) < least:
+    known = [p for p in there if NUMBERS.fullmatch(last.leaves[p].kind)]
+    if known and _moves(known, states, len(states) / 2):
+        return len(known), [], True
+    # beside numbers that rest, as the best length of a search, a count alone is not taken for what is searched
+    whole = [p for p in there if _is_whole(p, last.leaves) and (not known or _turns(p, states))]
+    if not _moves(whole, states, MOVES):
         return 0, [], False
-    some = ", ".join(sorted(known)[:3])
-    said = [f"no floating value changes: whole numbers are taken for what is trained, as {some}"]
-    return len(known), said if whole else [], not whole
+    most = " in most steps" if known else ""
+    some = ", ".join(sorted(whole)[:3])
+    said = [f"no floating value changes{most}: whole numbers are taken for what is trained, as {some}"]
+    return len(whole), said, False
+
+
+def _moves(paths: Sequence[str], states: Sequence[StateSnapshot], least: float) -> bool:
+    """Return whether one of some values changes in enough of the steps; in few, where many change again and again."""
+    pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
+    again = sum(any(p in a and p in b and not b[p].same(a[p]) for a, b in pairs) for p in paths)
+    least = MOVES if again >= TABLE else least
+    return sum(any(p in b and not b[p].same(a.get(p)) for p in paths) for a, b in pairs) >= least
+
+
+def _turns(path: str, states: Sequence[StateSnapshot]) -> bool:
+    """Return whether whole numbers are an array, or one number that has gone up and down: no count of steps."""
+    leaves = [leaf for one in states if (leaf := one.leaves.get(path)) is not None]
+    if leaves[-1].role == "array":
+        return True
+    course = [int(leaf.digest) for leaf in leaves if leaf.kind == "int"]
+    steps = {after > before for before, after in itertools.pairwise(course) if after != before}
+    return len(steps) == 2
 
 
 def _new_keys(first: PathLeaves, last: PathLeaves) -> list[str]:
