@@ -11,6 +11,7 @@ from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.projected import projected_leaves
 from parity.checks.proving.rate_causes import FEW, rate_cause
+from parity.checks.proving.running_counts import running_counts_cause
 from parity.checks.proving.schedule_forms import rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
@@ -244,4 +245,4 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
         return (
             f"biased variance: {who} keeps the running variance over n = {counts[0][1]} values, the other over n - 1"
         )
-    return ""
+    return running_counts_cause(before, after, leaves, MOMENTA)
