@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from parity.checks.proving.moves import move_cause
 from parity.checks.proving.rectified import rectified_cause
 from parity.checks.proving.update_causes import update_cause
 from tests.ports.small_walks import adam, still_zero, walk_of
@@ -97,6 +98,7 @@ AVERAGES = [{"copied": True}, {"copied": False}, {"copied": False, "zero": True}
 def test_no_move_is_made_of_an_average_of_what_was_moved(given):
     walk = averaged_walk(adam(lambda leaf: 0.1 if leaf == "w" else 0.01, decay=0.02), **given)
     assert rectified_cause(walk) == ""
+    assert move_cause(walk).startswith("learning rate of the first update, of groups: the port moves w by 10 times")
     found = update_cause(walk)
     assert found.startswith("learning rate of the first update, of groups: the port moves w by 10 times"), found
 
