@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from parity.checks.proving.averaged_leaves import averaged_leaves_cause
 from parity.checks.proving.averages import Average, average_of
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.walk import TwoWalks
@@ -40,6 +41,8 @@ def average_cause(walk: TwoWalks) -> str:
     here = {s: one for s, one in here.items() if walk.matched.get(s, MODEL) == MODEL}
     taken = set(walk.matched.values())
     there = {s: one for s, one in there.items() if s not in taken}
+    if cause := averaged_leaves_cause(walk):
+        return cause
     if bool(here) != bool(there):
         return _one_alone(walk, here, there)
     if not here:

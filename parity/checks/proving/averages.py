@@ -8,7 +8,7 @@ import numpy as np
 
 from parity.checks.proving.lockstep import MODEL, Lane
 
-__all__ = ["Average", "average_of", "share_of"]
+__all__ = ["Average", "average_of", "averages_in", "share_of"]
 
 FIT = 1e-9
 """How far an average may be from what its decay gives, relative to its largest move."""
@@ -52,6 +52,13 @@ def average_of(lane: Lane, slot: str, done: int) -> Average | None:
             if len(shares) and any(share > 0.0 for share in shares):
                 return Average(tuple(shares), late)
     return None
+
+
+def averages_in(lane: Lane) -> frozenset[str]:
+    """Return the slots of a run that follow its parameters: no move is made of what is made of it."""
+    done = len(lane.moments) - 1
+    slots = lane.moments[done].slots if done > 0 else {}
+    return frozenset(slot for slot in slots if slot != MODEL and average_of(lane, slot, done) is not None)
 
 
 def share_of(before, after, model) -> float | None:  # type: ignore[no-untyped-def]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from parity.checks.proving.aheads import taken_share, unused_momentum_cause
 from parity.checks.proving.bias_forms import betas_of, corrections, power_of
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.groups import of_group, parted_group
@@ -208,6 +209,12 @@ def _nesterov_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
             return ""
     if bool(one.mixed) != bool(two.mixed):
         who, other = ("the trainer", "the port") if one.mixed else ("the port", "the trainer")
+        lane, form = (0, one) if one.mixed else (1, two)
+        share = one_value({str(at): share for at, share in aheads[lane].items() if at > 1 and share}, 1e-5)
+        if form.mixed == "before" and share is not None:
+            unused = unused_momentum_cause(walk, lane, form.top, share)
+            if unused is not None:
+                return unused
         return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone"
     if not one.mixed or one.mixed != two.mixed:
         return ""
@@ -215,6 +222,14 @@ def _nesterov_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
         a, b = aheads[0][at], aheads[1][at]
         if at < 2 or a is None or b is None or abs(a - b) <= SAME * max(abs(a), abs(b)):
             continue
+        takes = [taken_share(lane, form.top, at) for lane, form in zip(walk.lanes, (one, two), strict=False)]
+        if (
+            one.mixed == "gradient"
+            and takes[0]
+            and takes[1]
+            and abs(a / takes[0] - b / takes[1]) <= 10 * SAME * abs(a / takes[0])
+        ):
+            continue  # the gradients are clipped by other factors, what is added of them is alike
         kept = [shares_of(lane, form.top, 2) for lane, form in zip(walk.lanes, (one, two), strict=False)]
         if kept[0] is not None and kept[1] is not None and abs(kept[0].kept - kept[1].kept) > SAME:
             if cause := moving_momentum(walk, one.top, two.top):

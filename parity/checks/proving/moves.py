@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from parity.checks.proving.aheads import unused_momentum_cause
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.projected import projected_leaves
 from parity.checks.proving.rate_causes import FEW, rate_cause
+from parity.checks.proving.running_counts import running_counts_cause
 from parity.checks.proving.schedule_forms import rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
@@ -63,23 +65,23 @@ def _frozen_cause(moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:
 
 def _nesterov_cause(walk: TwoWalks) -> str:
     """Return that one moves by its momentum, and the other ahead of it: by the momentum before it too."""
-    parts = []
+    parts: list[tuple[str, float]] = []
     for lane in walk.lanes[:2]:
         now, before, start = (lane.moments[at].slots if len(lane.moments) > at else {} for at in (2, 1, 0))
-        parts.append(_ahead(now, before))
-        if not now or not start:
+        part = _ahead(now, before)
+        if part is None or not now or not start:
             return ""
-    if None in parts:
-        return ""
-    ahead = [abs(part) > 1e-6 for part in parts if part is not None]
+        parts.append(part)
+    ahead = [abs(share) > 1e-6 for _, share in parts]
     if ahead[0] == ahead[1]:
         return ""
     who, other = ("the trainer", "the port") if ahead[0] else ("the port", "the trainer")
-    return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone"
+    unused = unused_momentum_cause(walk, int(ahead[1]), *parts[ahead[1]])
+    return f"Nesterov: {who} moves ahead of its momentum, {other} by its momentum alone" if unused is None else unused
 
 
-def _ahead(now: Mapping[str, LeafArrays], before: Mapping[str, LeafArrays]) -> float | None:
-    """Return how much of the momentum before is in a move, relative to now; None where no slot makes it."""
+def _ahead(now: Mapping[str, LeafArrays], before: Mapping[str, LeafArrays]) -> tuple[str, float] | None:
+    """Return the momentum of a move and how much of the one before is in it too; None where no slot makes it."""
     params = [leaf for leaf in now.get(MODEL, {}) if leaf in before.get(MODEL, {})]
     for slot, held in now.items():
         leaves = [leaf for leaf in params if leaf in held and leaf in before.get(slot, {}) and np.any(held[leaf])]
@@ -90,7 +92,7 @@ def _ahead(now: Mapping[str, LeafArrays], before: Mapping[str, LeafArrays]) -> f
             [np.concatenate([one[slot][leaf].ravel() for leaf in leaves]) for one in (now, before)], u, FIT
         )
         if found is not None and found[0]:
-            return found[1] / found[0]
+            return slot, found[1] / found[0]
     return None
 
 
@@ -243,4 +245,4 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
         return (
             f"biased variance: {who} keeps the running variance over n = {counts[0][1]} values, the other over n - 1"
         )
-    return ""
+    return running_counts_cause(before, after, leaves, MOMENTA)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from parity.checks.proving.averages import averages_in
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
@@ -88,8 +89,8 @@ def _group_cause(walk: TwoWalks, moves: Sequence[LeafArrays], factors: Mapping[s
         moves: Of the trainer and of the port, by leaf.
         factors: Of each leaf, by which the port's move is the trainer's.
     """
-    if walk.suspects:
-        return ""  # what differs in the moments shows in the moves
+    if walk.suspects.keys() - averages_in(walk.lanes[0]):
+        return ""  # what differs in the moments shows in the moves; an average follows them
     held = [dict(walk.lanes[0].moments[walk.done].slots[slot]) for slot in walk.matched if slot != MODEL]
     known = {leaf for one in held for leaf in walk.pairing.over(one)}
     several = {leaf: factor for leaf, factor in factors.items() if moves[0][leaf].size >= FEW and leaf in known}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.averages import averages_in
 from parity.checks.proving.lockstep import MODEL, Lane, LeafSlots
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
@@ -28,7 +29,8 @@ class SeenUpdate:
     gradient: LeafArrays
     after: LeafArrays
     held: LeafSlots
-    """Slots that have every leaf, before the update: zeros where they are made at it."""
+    """Slots that have every leaf, before the update: zeros where they are made at it. None is an average of the
+    parameters: that has the move in it, and would make any."""
     kept: LeafSlots
     """The same after it."""
 
@@ -55,6 +57,7 @@ def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdat
     over = at == 0 and not own
     only = walk.only[1 if over else at]
     statistics = walk.pairing.subjects.second.statistics if over else lane.trainer.model.statistics
+    averages = averages_in(lane)
     found = []
     for step in range(1, len(lane.moments)):
         before, after = lane.moments[step - 1], lane.moments[step]
@@ -73,7 +76,7 @@ def seen_updates(walk: TwoWalks, at: int, *, own: bool = True) -> list[SeenUpdat
             now, old = dict(arrays), dict(before.slots.get(slot, {}))
             if over:
                 now, old = walk.pairing.over(now), walk.pairing.over(old) if old else {}
-            if slot != MODEL and all(leaf in now for leaf in leaves):
+            if slot not in (MODEL, *averages) and all(leaf in now for leaf in leaves):
                 kept[slot] = {leaf: now[leaf] for leaf in leaves}
                 held[slot] = {leaf: old.get(leaf, np.zeros_like(now[leaf])) for leaf in leaves}
         before_, grads_, after_ = ({leaf: one[leaf] for leaf in leaves} for one in (ends[0], grads, ends[1]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from parity.checks.proving.added_decay import added_decay_cause
 from parity.checks.proving.average_causes import average_cause
-from parity.checks.proving.averages import average_of
+from parity.checks.proving.averages import average_of, averages_in
 from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
 from parity.checks.proving.clipped_moves import clipped_moves_cause, clipped_norm_cause
 from parity.checks.proving.delta_forms import delta_forms_cause
@@ -173,8 +173,12 @@ def _taken_cause(walk: TwoWalks) -> str:
     """Return what the optimizers took of the gradient that differs after the first update."""
     start, grads = _gradient(walk)
     over = walk.pairing.over
-    here = taken_of(_over(walk, walk.lanes[0].moments[1].slots), MODEL, over(grads, grads=True), over(start))
-    there = taken_of(walk.lanes[1].moments[1].slots, MODEL, over(grads, grads=True), over(start))
+    # an average of plain steps holds a part of the gradient too, which no optimizer took
+    averages = [averages_in(lane) for lane in walk.lanes[:2]]
+    held = [{slot: one for slot, one in lane.moments[1].slots.items() if slot not in averages[at]}
+            for at, lane in enumerate(walk.lanes[:2])]  # fmt: skip
+    here = taken_of(_over(walk, held[0]), MODEL, over(grads, grads=True), over(start))
+    there = taken_of(held[1], MODEL, over(grads, grads=True), over(start))
     if here is None or there is None:
         which = "the trainer" if here is None else "the port"
         lane = walk.lanes[0 if here is None else 1]

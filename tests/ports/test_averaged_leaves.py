@@ -1,0 +1,41 @@
+"""Averages that part on some leaves alone are told with these leaves, and others as before."""
+
+import numpy as np
+import pytest
+
+from parity.checks.proving.update_causes import update_cause
+from tests.ports.small_walks import walk_of
+
+
+def averaged(decay, slot="avg"):
+    """Return plain SGD with an average whose decay is that of each leaf."""
+
+    def rule(state, grads, at):
+        for leaf, grad in grads.items():
+            new = state["params"][leaf] = state["params"][leaf] - 0.05 * grad
+            share = 1 - decay(leaf)
+            state[slot][leaf] = state[slot][leaf] + share * (new - state[slot][leaf])
+
+    return rule, lambda params: {slot: {leaf: np.array(one) for leaf, one in params.items()}}
+
+
+@pytest.mark.parametrize("names", [("avg", "avg"), ("a0", "decay")])
+@pytest.mark.parametrize(
+    ("decay", "said"),
+    [
+        (0.0, "EMA: of w alone its decay is 0.9 here, 0 (a copy of the parameters) there at update 1"),
+        (0.5, "EMA: of w alone its decay is 0.9 here, 0.5 there at update 1"),
+        (1.0, "EMA: of w alone its decay is 0.9 here, 1 (it stays) there at update 1"),
+    ],
+)
+def test_a_leaf_that_is_averaged_otherwise_is_told(decay, said, names):
+    (one, here), (two, there) = (
+        averaged(lambda _: 0.9, names[0]),
+        averaged(lambda leaf: decay if leaf == "w" else 0.9, names[1]),
+    )
+    assert update_cause(walk_of(one, two, (here, there))) == said
+
+
+def test_averages_that_differ_on_all_leaves_are_told_as_a_whole():
+    (one, here), (two, there) = averaged(lambda _: 0.9), averaged(lambda _: 0.5)
+    assert update_cause(walk_of(one, two, (here, there))) == "EMA: decay 0.9 here, 0.5 there"
