@@ -2,7 +2,8 @@
 
 Every reader of `torch.save` files begins here, whether it maps the file or looks at it before PyTorch opens it.
 PyTorch neither compresses nor repeats a record, so an archive that does was not written by it: a record that unpacks
-to more than it occupies, two of one name, or one that reaches beyond the end are refused before anything is read.
+to more than it occupies, two of one name, or one that reaches beyond the end are refused before anything is read. So
+is a file of which the archive is not the whole: what stands before or behind it would be passed over.
 
 Source: `caffe2/serialize/inline_container.cc`, PyTorch 2.13; `zipfile` of Python 3.11 to 3.14.
 """
@@ -23,6 +24,9 @@ __all__ = ["ReadAt", "ZipDirectory"]
 MOST_RECORDS = 1_000_000
 _HEADER = struct.Struct("<4s22xHH")
 """Of a record: its magic number, and the lengths of its name and of its extra field."""
+
+_END_BYTES = 22
+"""Of the record that ends an archive, without its comment."""
 
 CODE = {"constants.pkl": "a TorchScript archive", "archive_format": "an archive of torch.export"}
 """Records that only archives of code have."""
@@ -49,15 +53,24 @@ class ZipDirectory:
             read: Reads from it.
 
         Raises:
-            CheckpointError: It is no archive, or one of code, or a record is compressed or repeated.
+            CheckpointError: It is no archive, one of code, or not the whole file, or a record is compressed or
+                repeated.
         """
         self.path, self._size, self._read = path, size, read
         try:
             with zipfile.ZipFile(cast("Any", _ReadOnly(size, read))) as archive:
                 entries = archive.infolist()
                 self.start_dir = archive.start_dir
+                end = size - len(archive.comment) - _END_BYTES
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, OverflowError, EOFError) as error:
             raise CheckpointError(f"{path} is no whole archive of torch.save: {error}; is it truncated?") from error
+        begin = min((info.header_offset for info in entries), default=self.start_dir)
+        if begin > 0 or read(end, 4) != b"PK\5\6":
+            where = f"{begin:,} bytes before" if begin > 0 else "bytes behind"
+            raise CheckpointError(
+                f"{path} holds {where} its archive, as where several were saved into one file: one of them alone "
+                "would be read; save each into a file of its own, or cut the others off"
+            )
         if len(entries) > MOST_RECORDS:
             raise CheckpointError(f"{path} holds {len(entries):,} records, more than {MOST_RECORDS:,}")
         self.infos: dict[str, zipfile.ZipInfo] = {}

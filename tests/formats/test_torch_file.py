@@ -231,6 +231,28 @@ def test_a_directory_that_is_said_to_lie_further_back_is_one_clear_error(tmp_pat
         open_checkpoint(path)
 
 
+@pytest.mark.parametrize(
+    ("before", "behind", "message"),
+    [
+        (True, b"", r"holds [0-9,]+ bytes before its archive"),
+        (False, b"step 4", "holds bytes behind its archive"),
+        (False, b"\0" * 70_000, "no whole archive"),
+    ],
+)
+def test_a_file_that_is_more_than_an_archive_is_refused(
+    tmp_path: Path, before: bool, behind: bytes, message: str
+) -> None:
+    """A reader of archives sees the last one alone: two files that differ in the first would be called equal."""
+    path = saved(tmp_path, {"w": torch.ones(8)})
+    first = path.read_bytes()
+    assert [*leaves(open_checkpoint(path).tree)]
+    torch.save({"w": torch.zeros(8)}, path)
+    path.write_bytes((first if before else b"") + path.read_bytes() + behind)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        open_checkpoint(path)
+    assert str(path) in str(caught.value)
+
+
 def test_what_is_no_checkpoint_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "old.pkl").write_bytes(pickle.dumps({"a": 1}))
     (tmp_path / "text").write_text("hello, this is text")
