@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -95,7 +96,8 @@ def compare_sources(a: Source, b: Source, tolerance: Tolerance | None = None) ->
     """Compare two checkpoints, reading both by blocks; leaves with equal digests in both seals are not read.
 
     Leaves are matched by name; the others by their names without wrappers (`module.`, `_orig_mod.`, `model.`), where
-    exactly one of each side has it.
+    exactly one of each side has it. Words of a header, where both are of one format that has them, are leaves as far
+    as they differ.
 
     Args:
         a: The first.
@@ -131,7 +133,19 @@ def compare_sources(a: Source, b: Source, tolerance: Tolerance | None = None) ->
             found.append(_compare(name, other, left[name], right[other], tolerance or Tolerance()))
     matched = {*pairs.values(), *bare.values()}
     found += [LeafComparison(n, "", "only in B", ("", _type(right[n]))) for n in right if n not in matched]
+    found += _words(a.words, b.words) if a.format == b.format else []
     return Comparison(tuple(found), len(bare))
+
+
+def _words(a: Mapping[str, str], b: Mapping[str, str]) -> list[LeafComparison]:
+    """Return the words of two headers that are not the same, such as the step: no array shows it."""
+    found = []
+    for key in sorted(key for key in {*a, *b} if a.get(key) != b.get(key)):
+        outcome: LeafOutcome = "different" if key in a and key in b else "only in A" if key in a else "only in B"
+        name, other = (f"__metadata__.{key}" if key in words else "" for words in (a, b))
+        types = (_type(a[key]) if key in a else "", _type(b[key]) if key in b else "")
+        found.append(LeafComparison(name or other, other if name else "", outcome, types))
+    return found
 
 
 def _named(source: Source) -> dict[str, Any]:

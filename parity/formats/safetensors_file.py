@@ -40,7 +40,7 @@ def open_safetensors(path: Path) -> Source:
     described = metadata.pop(TREE_ENTRY, None)
     tree = dict(arrays) if described is None else read_description(described, arrays, path)
     detail = ", ".join(f"{key} {value}" for key, value in sorted(metadata.items())[:4])
-    return Source(path=path, format="safetensors", tree=tree, detail=detail, unproven=UNPROVEN)
+    return Source(path=path, format="safetensors", tree=tree, detail=detail, words=metadata, unproven=UNPROVEN)
 
 
 UNPROVEN = "whether the bytes are those that were saved: the format has no digest of any"

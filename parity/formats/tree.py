@@ -64,6 +64,8 @@ class Source:
     """What it holds."""
     detail: str = ""
     """What is known of the writer, such as a version, for people."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Texts by name that its header has beside the tree, where the format has such."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """Leaf name to the sealed text of its digest, where a seal was read; equal texts are equal leaves."""
     sealed: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from parity.cli import main
 from parity.convert import Tolerance, compare_sources
 from parity.convert import comparison as module
-from parity.formats import InMemory, Source
+from parity.formats import InMemory, Source, open_checkpoint
 
 
 def source(**leaves: Any) -> Source:
@@ -182,3 +182,25 @@ def test_a_tolerance_that_is_none_is_refused(tmp_path: Path, words: list[str]) -
     torch.save({"w": torch.ones(1)}, tmp_path / "a.pt")
     with pytest.raises(SystemExit, match="2"):
         main(["compare", str(tmp_path / "a.pt"), str(tmp_path / "a.pt"), *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (({"step": "1"}, {"step": "1"}), []),
+        (({"step": "1"}, {"step": "2"}), [("__metadata__.step", "different")]),
+        (({"step": "1"}, {}), [("__metadata__.step", "only in A")]),
+        (({}, {"zz": "1"}), [("__metadata__.zz", "only in B")]),
+    ],
+)
+def test_words_of_a_header_are_leaves_where_they_differ(
+    tmp_path: Path, words: tuple[dict[str, str], ...], expected: list[tuple[str, str]]
+) -> None:
+    sources = []
+    for at, words_of in enumerate(words):
+        path = tmp_path / f"{at}.safetensors"
+        save_file({"w": torch.ones(2)}, path, words_of)
+        sources.append(open_checkpoint(path))
+    found = compare_sources(*sources)
+    assert [(leaf.name, leaf.outcome) for leaf in found.leaves if leaf.name != "w"] == expected
+    assert found.same == (not expected)
