@@ -62,6 +62,9 @@ class Adapters(Protocol):
     readers: Sequence[Callable[[Path], object]]
     """Each returns what a checkpoint file or directory of the framework holds, None if it is of another kind."""
 
+    is_part: Callable[[Path, Path], bool]
+    """Tells whether a file below a directory that a reader knows is part of what it gave; any other is looked at."""
+
     unwritten: Sequence[tuple[object, str]]
     """Module or class and name of each function of the framework that gives memory as it is."""
 

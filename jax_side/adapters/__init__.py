@@ -3,12 +3,13 @@
 Only JAX itself is imported: what belongs to Flax, Optax, Grain and Orbax is known by name.
 """
 
-from jax_side.adapters.files import read_msgpack, read_orbax
+from jax_side.adapters.files import is_part, read_msgpack, read_orbax
 from jax_side.adapters.kinds import install
 from jax_side.adapters.process import clear, fresh_process, set_aside, write
 from jax_side.compiled import share_programs
 
-__all__ = ["clear", "fresh_process", "install", "readers", "set_aside", "share_programs", "unwritten", "write"]
+__all__ = ["clear", "fresh_process", "install", "is_part", "readers", "set_aside", "share_programs", "unwritten",
+           "write"]  # fmt: skip
 
 unwritten = ()
 """Functions that give memory as it is: none, `jax.numpy.empty` gives zeros."""

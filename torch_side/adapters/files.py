@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["read_saved"]
+__all__ = ["is_part", "read_saved"]
 
 _PLAIN = [np.ndarray, np.dtype, *{type(np.dtype(kind)) for kind in "?bhilqBHILQfde"}]
 """What files hold beside tensors: NumPy arrays, as in the state of its generator."""
@@ -39,3 +39,8 @@ def read_saved(path: Path) -> Any:
             words = opened.metadata()
         return load_file(path) | ({"__metadata__": words} if words else {})
     return None
+
+
+def is_part(folder: Path, path: Path) -> bool:
+    """Tell whether a file is part of what a directory was read as: none is read as a whole."""
+    return False

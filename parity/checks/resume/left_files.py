@@ -30,8 +30,9 @@ def read_files(folder: Path, logs: Collection[str]) -> dict[str, Leaf]:
         folder: Folder of a run.
         logs: Files that grow while a run goes.
     """
-    readers = [reader for adapter in sides.adapters().values() for reader in adapter.readers]
-    return contents(folder, readers, logs)
+    adapters = sides.adapters().values()
+    readers = [reader for adapter in adapters for reader in adapter.readers]
+    return contents(folder, readers, logs, [adapter.is_part for adapter in adapters])
 
 
 class LeftFiles:

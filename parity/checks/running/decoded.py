@@ -63,7 +63,9 @@ CURVES = "events of TensorBoard"
 """Stands for all event files of a directory, whose names have times and process numbers: they are one curve."""
 
 
-def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> dict[str, Leaf]:
+def contents(
+    folder: Path, readers: Iterable[Reader], logs: Collection[str], parts: Iterable[Callable[[Path, Path], bool]] = ()
+) -> dict[str, Leaf]:
     """Return the leaves of every file: `name: path in it` to leaf.
 
     Args:
@@ -72,6 +74,8 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
             that raises is passed over.
         logs: Files that grow while a run goes: they are read line by line, and of lines that such a one holds twice
             the last one counts.
+        parts: Each tells of a directory that a reader knows, and a file below it, whether that is part of it: what a
+            trainer has put beside a checkpoint counts.
     """
     shown = hidden(folder)
     walk = Walk(shown, many=MANY_IN_FILES)
@@ -97,7 +101,8 @@ def contents(folder: Path, readers: Iterable[Reader], logs: Collection[str]) -> 
         walk.root(f"{name}: ", {key: _or_bytes(value) for key, value in held.items()})
     for name in sorted(listed):
         path = folder / name
-        if path in read or any(parent in path.parents for parent in read):
+        within = [parent for parent in read if parent in path.parents]
+        if path in read or any(is_part(parent, path) for parent in within for is_part in parts):
             continue
         if not path.is_file():  # to open a pipe is to wait for who writes; a socket cannot be opened
             kind = stat.filemode(path.lstat().st_mode)[0]
