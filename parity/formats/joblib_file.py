@@ -26,6 +26,7 @@ def read_joblib(
     where: str,
     calls: Mapping[str, Function] = PLAIN_CALLS,
     persistent: Callable[[Any], Any] | None = None,
+    end: Callable[[int], None] | None = None,
 ) -> Any:
     """Return the tree of a file that `joblib.dump` wrote without compression.
 
@@ -34,6 +35,7 @@ def read_joblib(
         where: Its name, for messages.
         calls: As of `read_pickle`.
         persistent: As of `read_pickle`.
+        end: As of `read_pickle`.
 
     Returns:
         The tree; each array a dict of its dtype, shape and bytes, one of objects the tree of its own pickle.
@@ -41,7 +43,7 @@ def read_joblib(
     Raises:
         CheckpointError: It is no such file, or is cut off.
     """
-    return read_pickle(data, where, calls, persistent, built=functools.partial(_array, where))
+    return read_pickle(data, where, calls, persistent, end, built=functools.partial(_array, where))
 
 
 def _array(where: str, made: Made, stream: io.BytesIO) -> Any:

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -31,6 +32,13 @@ def saved(value: int) -> bytes:
     """Return what `torch.save` writes."""
     file = io.BytesIO()
     torch.save({"a": torch.full((3,), value)}, file)
+    return file.getvalue()
+
+
+def dumped(value: int) -> bytes:
+    """Return what `joblib.dump` writes."""
+    file = io.BytesIO()
+    joblib.dump({"a": np.full(3, value)}, file)
     return file.getvalue()
 
 
@@ -80,6 +88,7 @@ FILES: dict[str, Callable[[int], bytes]] = {
     "the second pickle": lambda v: pickle.dumps([5]) + pickle.dumps(v),
     "behind a large pickle": lambda v: pickle.dumps(MUCH) + pickle.dumps(v),
     "bytes behind a large pickle": lambda v: pickle.dumps(MUCH) + b"step %d." % v,
+    "behind a file of joblib": lambda v: dumped(5) + dumped(v),
     "the second stream": lambda v: zlib.compress(b"abc") + zlib.compress(b"%d" % v),
     "behind a stream": lambda v: zlib.compress(b"abc") + b"\xff%d" % v,
     "behind the 64 MiB that are decoded": lambda v: gzip.compress(bytes(64 << 20) + b"%d" % v, 1, mtime=0),

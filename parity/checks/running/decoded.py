@@ -251,13 +251,12 @@ def _unpickled(data: bytes) -> Any:
         return Opaque(leaf.name, map_leaves(leaf.content, without_order), leaf.hidden)
 
     calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
-    ends: list[int] = []
-    with suppress(ParityError):
-        found = map_leaves(read_pickle(data, "a file of the run", calls, list, ends.append), without_order)
-        # of a large stream the first pickle alone is told
-        return found if ends[0] == len(data) else [found, data[ends[0] :]]
-    with suppress(ParityError):
-        return map_leaves(read_joblib(data, "a file of the run", calls, list), without_order)
+    for reader in (read_pickle, read_joblib):
+        ends: list[int] = []
+        with suppress(ParityError):
+            found = map_leaves(reader(data, "a file of the run", calls, list, ends.append), without_order)
+            # of a large stream, or of several files of joblib, the first one alone is told
+            return found if ends[0] == len(data) else [found, data[ends[0] :]]
     return None
 
 
