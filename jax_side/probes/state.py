@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from jax_side.probes.equinox_models import parts_of_state
 from jax_side.probes.islands import lifted
 from jax_side.probes.paths import keys_of
+from jax_side.probes.wide_calls import widely
 from parity.contract import Island, StateView
 
 __all__ = ["LiftedStep", "view_of"]
@@ -101,7 +102,8 @@ class LiftedStep:
     """A user's step that computes in float64 what it computes in a narrower type by a cast.
 
     The state is taken apart by NNX, so that the step is a function of arrays, which can be traced; what is no array
-    in it is part of the program, which is compiled anew where that changes.
+    in it is part of the program, which is compiled anew where that changes. A step that looks at values, as one that
+    returns `float(loss)` does, is called operation by operation.
 
     Args:
         step: Takes a state and a batch, and returns both the state after an update and the loss.
@@ -110,6 +112,8 @@ class LiftedStep:
     def __init__(self, step: Callable[[Any, Any], Any]) -> None:
         self.step = step
         self._programs: dict[Any, Any] = {}
+        self._compiled: dict[int, tuple[Any, Any]] = {}
+        self._looks = False
         self.found: dict[tuple[str, str], Island] = {}
 
     def __call__(self, state: Any, batch: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -121,6 +125,8 @@ class LiftedStep:
         held = jax.tree.map(lambda one: one.astype(jnp.int64) if _is_count(one) else one, held)
         arrays = {name: one for name, one in batch.items() if isinstance(one, np.ndarray)}
         rest = {name: one for name, one in batch.items() if name not in arrays}
+        if self._looks:
+            return self._widely(graph, held, batch)
         key = (graph, repr(rest), repr({name: (one.shape, one.dtype) for name, one in arrays.items()}))
         if key not in self._programs:
             graphs: list[Any] = []
@@ -133,8 +139,20 @@ class LiftedStep:
 
             self._programs[key] = (jax.jit(lifted(run, self.found)), graphs)
         program, graphs = self._programs[key]
-        moved, loss = program(held, arrays)
+        try:
+            moved, loss = program(held, arrays)
+        except jax.errors.JAXTypeError:
+            self._looks = True
+            return self._widely(graph, held, batch)
         return nnx.merge(graphs[-1], moved), loss
+
+    def _widely(self, graph: Any, held: Any, batch: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return what the step gives where its values are known as it runs."""
+        from flax import nnx
+
+        state = nnx.merge(graph, held)
+        made: tuple[Any, Any] = widely(lambda: self.step(state, dict(batch)), self.found, self._compiled)
+        return made
 
 
 def _is_count(value: Any) -> bool:
