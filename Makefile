@@ -1,6 +1,8 @@
 # One command per wish; CI and CONTRIBUTING use the same ones.
 PYTHON ?= python3
-WORKERS ?= 2
+# Two for each of two cores: half of what the tests do is wait, for processes and disks. What is quick computes.
+WORKERS ?= 4
+QUICK_WORKERS ?= 2
 BIN := .venv/bin
 REPORTS := reports
 
@@ -41,7 +43,7 @@ test: setup packages  ## the tests
 test-quick: export PYTHONDONTWRITEBYTECODE :=
 test-quick: setup  ## what breaks first, in about two minutes: folders and marks, see tests/quick.py
 	$(COMPILED)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m quick tests
+	$(BIN)/python -m pytest -n $(QUICK_WORKERS) --dist worksteal -m quick tests
 
 soak: setup packages  ## the full product of presets, precisions and sides; 500 kills, ten times the crashes
 	$(COMPILED)

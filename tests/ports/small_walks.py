@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 
 import numpy as np
@@ -67,8 +67,9 @@ class Run:
         )
 
 
-def trainer(name: str, slots: Callable[[Leaves], dict], rule: Rule, loss: Callable, lifts: bool) -> SimpleNamespace:
-    model = SimpleNamespace(leaves=MODEL, statistics=frozenset())
+def trainer(name: str, slots: Callable[[Leaves], dict], rule: Rule, loss: Callable, lifts: bool,
+            statistics: Collection[str] = ()) -> SimpleNamespace:  # fmt: skip
+    model = SimpleNamespace(leaves=MODEL, statistics=frozenset(statistics))
 
     def begin(values: Leaves, *, lift: bool = False) -> Run:
         if lift and not lifts:
@@ -77,20 +78,20 @@ def trainer(name: str, slots: Callable[[Leaves], dict], rule: Rule, loss: Callab
 
     def evaluate(values: Leaves, made: dict[str, np.ndarray]) -> SimpleNamespace:
         value, grads = gradients(values, made)
-        return SimpleNamespace(loss=value, gradients=grads)
+        return SimpleNamespace(loss=value, gradients={leaf: g for leaf, g in grads.items() if leaf not in statistics})
 
     probe = SimpleNamespace(model=model, begin=begin, loss=evaluate)
     return SimpleNamespace(name=name, probe=probe, model=model, batch=batch)
 
 
-def pair_of(here, there, slots=None, *, loss=None, other=None, lifts=True):  # type: ignore[no-untyped-def]
+def pair_of(here, there, slots=None, *, loss=None, other=None, lifts=True, statistics=()):  # type: ignore[no-untyped-def]
     """Return a pairing and two trainers; `slots` are made of the parameters, `loss` of (state, batch)."""
     held = slots if isinstance(slots, tuple) else (slots or (lambda p: {}),) * 2
     plain = lambda state, made: gradients(state["params"], made)  # noqa: E731
     sides = zip(("first", "second"), held, (here, there), (loss, other), strict=True)
-    two = [trainer(name, made, rule, one or plain, lifts) for name, made, rule, one in sides]
+    two = [trainer(name, made, rule, one or plain, lifts, statistics) for name, made, rule, one in sides]
     subjects = SimpleNamespace(
-        **{n: SimpleNamespace(leaves=MODEL, statistics=frozenset()) for n in ("first", "second")}
+        **{n: SimpleNamespace(leaves=MODEL, statistics=frozenset(statistics)) for n in ("first", "second")}
     )
     pairing = SimpleNamespace(
         subjects=subjects, over=lambda values, grads=False: dict(values), names=lambda: {leaf: leaf for leaf in MODEL}

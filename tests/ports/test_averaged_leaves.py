@@ -39,3 +39,38 @@ def test_a_leaf_that_is_averaged_otherwise_is_told(decay, said, names):
 def test_averages_that_differ_on_all_leaves_are_told_as_a_whole():
     (one, here), (two, there) = averaged(lambda _: 0.9), averaged(lambda _: 0.5)
     assert update_cause(walk_of(one, two, (here, there))) == "EMA: decay 0.9 here, 0.5 there"
+
+
+def with_statistics(copied):
+    """Return an average that holds a running statistic beside what is averaged, and what it begins as."""
+    rule, begin = averaged(lambda _: 0.9)
+
+    def moved(state, grads, at):
+        rule(state, {leaf: grad for leaf, grad in grads.items() if leaf != "r"}, at)
+        state["params"]["r"] = state["params"]["r"] + 0.1
+        state["avg"]["r"] = np.array(state["params"]["r"] if copied else state["avg"]["r"])
+
+    return moved, begin
+
+
+def without(rule, begin):
+    """Return the same average, which leaves the running statistic out."""
+
+    def moved(state, grads, at):
+        state["avg"]["r"] = state["params"]["r"]
+        rule(state, grads, at)
+        del state["avg"]["r"]
+
+    def started(params):
+        held = begin(params)
+        return {slot: {leaf: one for leaf, one in leaves.items() if leaf != "r"} for slot, leaves in held.items()}
+
+    return moved, started
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_an_average_without_copies_of_running_statistics_is_the_same(copied):
+    one, here = with_statistics(copied)
+    two, there = without(*with_statistics(copied))
+    walk = walk_of(one, two, (here, there), statistics=("r",))
+    assert ("avg" in walk.suspects) == (not copied)

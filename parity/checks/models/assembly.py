@@ -122,6 +122,9 @@ def _candidates(
             for turn, shape in _turned(stack.moved(shapes)[0]):
                 for end in _ended(shape, ends):
                     yield (pattern,), (stack, *turn, *end)
+            layered = np.stack([start[leaf] for leaf in sources], axis)
+            for steps in _viewed(layered, [truth[leaf] for leaf in targets]):
+                yield (pattern,), (stack, *steps)
     yield from _joined_layers(sources, start, [truth[leaf] for leaf in targets])
     for axis in range(len(shapes[0])):
         others = {(len(one), one[:axis] + one[axis + 1 :]) for one in shapes}
@@ -199,8 +202,11 @@ def _viewed(whole: NDArray[np.int64], ends: Sequence[NDArray[np.int64]]) -> Iter
 
 
 def _views(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield a shape with one axis as three: parts, heads and the rest, in both orders of the first two."""
+    """Yield a shape with one axis as heads and the rest, or as three: parts, heads and the rest, in both orders."""
     for axis, n in enumerate(shape):
+        for heads in range(2, n // 2 + 1):
+            if n % heads == 0:
+                yield (*shape[:axis], heads, n // heads, *shape[axis + 1 :])
         for parts in range(2, MOST_PARTS + 1):
             for heads in range(2, n // parts + 1) if n % parts == 0 else ():
                 if n % (parts * heads) == 0:

@@ -92,7 +92,7 @@ def _kernels(
     """Yield plans in which a matrix has the axes of a kernel in another order than the kernel's own."""
     for at, ways in enumerate(cuts):
         for shape, way in ways.items():
-            if way.stacked is not None or way.axis is not None or len(way.merged) == len(shape):
+            if way.stacked is not None or way.axis is not None or way.order or len(way.merged) == len(shape):
                 continue
             kind = models[at][shape]
             there = [one for one in models[1 - at] if key_of(kind, one) == key_of(kind, way.merged)]

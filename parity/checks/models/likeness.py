@@ -43,7 +43,8 @@ class Alike:
     next: float
     """That of the nearest other pair with one of them, or of another order of axes."""
     why: str = "behaviour"
-    """What decided: `behaviour`, `module`, `gates`, `shape`, or `sum`: any pairing of several computes the same."""
+    """What decided: `behaviour`, `outputs` (gradients part), `module`, `gates`, `shape`, or `sum`: any pairing of
+    several computes the same."""
 
 
 def gap(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

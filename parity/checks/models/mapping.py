@@ -130,6 +130,8 @@ def _evidence(group: LeafGroup) -> str:
     kinds = {one.why for one in group.matches}
     if kinds == {"behaviour"}:
         return "behaviour"
+    if "outputs" in kinds:
+        return "what it does to the outputs; the gradients part"
     if "module" in kinds:
         return "no gradient reaches it; it is the only one of its shape beside leaves that were told"
     if "gates" in kinds:

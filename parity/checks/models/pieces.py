@@ -33,6 +33,8 @@ class Cutting:
     """Of the parts along that axis."""
     heads: int = 1
     """Groups along that axis, each of which has a share of every part: those of a fused projection, head by head."""
+    order: tuple[int, ...] | None = None
+    """Of their axes, before adjacent ones are made one: of heads with the width between them; None for their own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,10 @@ def cut(shape: Sequence[int], cutting: Cutting) -> list[NDArray[np.int64]]:
         >>> [one.tolist() for one in cut((4,), Cutting((4,), axis=0, extents=(1, 3)))]
         [0, [1, 2, 3]]
     """
-    whole = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(cutting.merged)
+    whole = np.arange(int(np.prod(shape)), dtype=np.int64)
+    if cutting.order is not None:
+        whole = whole.reshape(shape).transpose(cutting.order)
+    whole = whole.reshape(cutting.merged)
     layers = [whole] if cutting.stacked is None else list(np.moveaxis(whole, cutting.stacked, 0))
     if cutting.axis is None:
         return [np.squeeze(one) for one in layers]

@@ -192,7 +192,7 @@ def _imbalance(models: Sequence[ShapeCounts], plan: Sequence[Cuts]) -> Counter[E
 def _cost(shape: tuple[int, ...], way: Cutting) -> int:
     """Return how much a way does: parts that are not equal count more, as any sum can be made of those of others."""
     parts = 0 if way.axis is None else len(way.extents) + len(set(way.extents)) - 1
-    return (way.merged != shape) + (way.stacked is not None) * 2 + parts
+    return (way.merged != shape) + (way.order is not None) * 2 + (way.stacked is not None) * 2 + parts
 
 
 def _shared(
@@ -272,6 +272,20 @@ def _merges(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield tuple(merged)
 
 
+def _apart(shape: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Yield orders in which an axis stands before another that was not beside it, and the shape with both made one.
+
+    Weights `[heads, width, size of a head]`, and three of them in one array, are the matrices of other models so.
+    """
+    for one in range(len(shape) - 2):
+        for other in range(one + 2, len(shape)):
+            order = (*(axis for axis in range(other) if axis != one), one, *range(other, len(shape)))
+            joined = shape[one] * shape[other]
+            left = tuple(shape[axis] for axis in order[: other - 1])
+            for before in _merges(left):
+                yield order, (*before, joined, *shape[other + 1 :])
+
+
 def _plainly(shapes: ShapeCounts) -> set[ExtentsKey]:
     """Return the keys of the leaves of a model as they are, those of three axes and more with axes made one."""
     return {
@@ -279,14 +293,14 @@ def _plainly(shapes: ShapeCounts) -> set[ExtentsKey]:
         for kind, shape in shapes
         for merged in _merges(shape)
         if merged == shape or (len(shape) > 2 and len(merged) > 1)
-    }
+    } | {key_of(kind, merged) for kind, shape in shapes for _, merged in _apart(shape)}
 
 
 def _reachable(shapes: ShapeCounts) -> set[ExtentsKey]:
     """Return the keys of the leaves of a model, with axes made one and with layers taken apart."""
     found: set[ExtentsKey] = set()
     for kind, shape in shapes:
-        for merged in _merges(shape):
+        for merged in (*_merges(shape), *(merged for _, merged in _apart(shape))):
             found.add(key_of(kind, merged))
             if len(merged) > 1:
                 found |= {key_of(kind, merged[:axis] + merged[axis + 1 :]) for axis in range(len(merged))}
@@ -296,8 +310,8 @@ def _reachable(shapes: ShapeCounts) -> set[ExtentsKey]:
 def _ways(kind: str, shape: tuple[int, ...], pool: set[ExtentsKey]) -> Iterator[Cutting]:
     """Yield how leaves of a shape may be cut into pieces of the other model, as they are first."""
     yield Cutting(shape)
-    for merged in _merges(shape):
-        whole = Cutting(merged)
+    for whole in (*map(Cutting, _merges(shape)), *(Cutting(merged, order=order) for order, merged in _apart(shape))):
+        merged = whole.merged
         if merged != shape and key_of(kind, merged) in pool:
             yield whole
         stacks = [None, *(axis for axis, n in enumerate(merged) if n > 1)]

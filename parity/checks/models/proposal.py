@@ -18,6 +18,7 @@ from parity.checks.models.likeness import ALIKE, CLEAR, EQUAL, Alike, gap, left_
 from parity.checks.models.pieces import LeafPart, PartArrays, pieces_of
 from parity.checks.models.plan import CutPlan, ShapeCounts, cut_plans
 from parity.checks.models.quiet import match_quiet
+from parity.checks.models.responses import by_responses
 from parity.checks.models.subjects import Subjects, own_values, values_of
 from parity.checks.models.symmetry import break_ties, of_one_sum
 from parity.contract import ModelProbe
@@ -114,7 +115,8 @@ def _match(subjects: Subjects, plan: CutPlan) -> Matched:
             if not ties:
                 break
             told += ties
-    held, doubted = _confirm(subjects, firsts, seconds, told)
+    by_outputs = by_responses(subjects, firsts, seconds, told) if agree else []
+    held, doubted = _confirm(subjects, firsts, seconds, [*told, *by_outputs])
     told = [one for one in held if one.why != "sum"]
     doubted += [(one, OF_ONE_SUM) for one in held if one.why == "sum"]
     sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet, [one for one, _ in doubted])
@@ -158,14 +160,14 @@ def _confirm(
     left, right, _ = _observe(subjects, firsts, seconds, told, seed=ROUNDS + 1)
     held, doubted = [], []
     for one in told:
-        if one.first not in left or one.second not in right:
+        if one.why == "outputs" or one.first not in left or one.second not in right:
             held.append(one)
             continue
         distance = gap(left[one.first].transpose(one.axes), right[one.second])
         others = [
             gap(left[one.first].transpose(two.axes), right[two.second])
             for two in told
-            if two is not one and two.first.key == one.first.key and "sum" not in (one.why, two.why)
+            if two is not one and two.first.key == one.first.key and not {"sum", "outputs"} & {one.why, two.why}
             and two.first.index.shape == one.first.index.shape and two.second in right
         ]  # fmt: skip
         if distance <= CLEAR * min(others, default=np.inf) and distance <= 1.0:

@@ -244,11 +244,14 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
     most = max((spread_of(array, before[path]) for path, array in expected.items()), default=0.0)
     parted: list[str] = []
     worst, doubtful = 0.0, True
+    own = pairing.over(lanes[0].moments[step].slots.get(MODEL, {}))
     for path, array in expected.items():
         there = got.get(path)
         scale = float(np.abs(array).max(initial=0.0))
         if there is None:
-            if scale > 0.0:
+            # an average that is a module holds a copy of the running statistics, which one of parameters does without
+            copied = path in pairing.subjects.second.statistics and np.array_equal(array, own.get(path, np.nan))
+            if scale > 0.0 and not copied:
                 parted.append(path)
                 worst, doubtful = float("inf"), False
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ CLOSE = 1e-9
 """Relative distance within which a way makes a loss."""
 
 UNKNOWN = "equal outputs, another loss: its formula differs (target, reduction, weights, smoothing)"
-"""What is said where no way makes either loss."""
+"""What is said where no way makes either loss, or one alone of outputs that were seen of one model alone."""
 
 LossWay = tuple[str, float]
 
@@ -36,13 +36,20 @@ def loss_cause(pair: LossPair) -> str:
             "the models give other outputs inside the loss, though they agree in evaluation: mode, "
             "or what they are given"
         )
-    here, there = (_fitting(one, batch) for one, batch in zip((pair.first, pair.second), pair.batch, strict=True))
+    # of a model that the loss calls by another name nothing was seen, and the other's outputs are as good
+    seen = pair.first.outputs or pair.second.outputs
+    here, there = (
+        _fitting(one, one.outputs or seen, batch)
+        for one, batch in zip((pair.first, pair.second), pair.batch, strict=True)
+    )
     if not here or not there:
         known = here or there
         if not known:
             if cause := _part_cause(pair):
                 return cause
             return UNKNOWN
+        if not (pair.first.outputs and pair.second.outputs):
+            return UNKNOWN  # what was not seen may be other outputs, as of masks that only the loss gives the model
         return (
             f"equal outputs, another loss: {'the trainer' if here else 'the port'} takes {known[0]}, "
             f"the other does not"
@@ -117,10 +124,10 @@ def _same_outputs(pair: LossPair) -> bool:
     return True
 
 
-def _fitting(made: LossEvaluation, batch: StepBatch) -> list[str]:
-    """Return the ways that make a loss, the plainest first."""
+def _fitting(made: LossEvaluation, seen: Sequence[NDArray[np.float64]], batch: StepBatch) -> list[str]:
+    """Return the ways that make a loss of outputs, the plainest first."""
     found = []
-    for outputs in made.outputs[-1:]:
+    for outputs in seen[-1:]:
         for words, value in (*_of_classes(outputs, batch, made.loss), *_of_numbers(outputs, batch)):
             if np.isfinite(value) and abs(value - made.loss) <= CLOSE * abs(made.loss):
                 found.append(words)

@@ -14,7 +14,7 @@ from parity.checks.proving.rate_causes import FEW, rate_cause
 from parity.checks.proving.running_counts import running_counts_cause
 from parity.checks.proving.schedule_forms import rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
-from parity.checks.proving.walk import TwoWalks
+from parity.checks.proving.walk import TwoWalks, go_on
 
 __all__ = ["move_cause"]
 
@@ -51,8 +51,28 @@ def move_cause(walk: TwoWalks) -> str:
         or rate_cause(walk, moves)
         or _decay_cause(walk, before, moves, parted)
         or _epsilon_cause(walk, before, moves, parted)
+        or _still_cause(walk, moves)
         or _frozen_cause(moves, parted)
     )
+
+
+def _still_cause(walk: TwoWalks, moves: Sequence[LeafArrays]) -> str:
+    """Return that one moves nothing at all at an update: where it moves later, its rate is 0; nothing is frozen."""
+    moved = [any(np.any(one) for one in each.values()) for each in moves]
+    if all(moved) or not any(moved):
+        return ""
+    at = moved.index(False)
+    who, other = ("the trainer", "the port") if at == 0 else ("the port", "the trainer")
+    go_on(walk)
+    held = [moment.slots.get(MODEL, {}) for moment in walk.lanes[at].moments]
+    leaves = [leaf for leaf in walk.lanes[at].trainer.model.leaves
+              if leaf not in walk.lanes[at].trainer.model.statistics]  # fmt: skip
+    later = [done for done in range(walk.done + 1, len(held)) if held[done - 1] and held[done] and any(
+                 not np.array_equal(held[done - 1][leaf], held[done][leaf]) for leaf in leaves)]  # fmt: skip
+    said = f"{who} moves nothing at update {walk.done}, {other} does"
+    if not later:
+        return f"update: {said}, and nothing at those after it: it is not made, or its learning rate is 0"
+    return f"schedule: {said}: its learning rate is 0 until update {later[0]} (a warm-up from 0)"
 
 
 def _frozen_cause(moves: Sequence[LeafArrays], parted: Sequence[str]) -> str:

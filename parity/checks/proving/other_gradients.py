@@ -40,8 +40,10 @@ def ascended_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gra
 
     Numerics: the length is a root of one number, by bracketing and false position to the last digits.
     """
-    if set(update.gradient) - set(lane.trainer.model.leaves) or lane.seconds > SLOWEST:
-        return []  # leaves of the other model: the loss takes its own
+    own = lane.trainer.model.leaves
+    strange = any(leaf not in own or one.shape != own[leaf].shape for leaf, one in update.gradient.items())
+    if strange or lane.seconds > SLOWEST:
+        return []  # leaves of the other model, or in its layout: the loss takes its own
     found = []
     for name, words, rise in RISES:
 

@@ -243,7 +243,9 @@ class _Judge:
                 known = {
                     o: g for o, g in gaps.items() if g is not None and o != MODEL and not _zero(there.get(o, {}))
                 }
-                nearest = min(known.values(), key=lambda g: g.gap) if known else SlotGap(slot, "", (), float("inf"))
+                nearest = min(
+                    known.values(), key=lambda g: (g.gap, len(g.leaves)), default=SlotGap(slot, "", (), np.inf)
+                )
                 self.walk.suspects[slot] = (done, nearest)
             self.candidates[slot] = left
 
