@@ -42,7 +42,7 @@ class _Equation(NamedTuple):
     source_info: Any
 
 
-class _Source(NamedTuple):
+class _SourceInfo(NamedTuple):
     traceback: Any = None
 
 
@@ -57,7 +57,7 @@ class _WideTrace(Trace):
         return self.before.stage_value(val)
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
-        eqn = _Equation(primitive, params, _Source())
+        eqn = _Equation(primitive, params, _SourceInfo())
         with core.set_current_trace(self.before):
             body = body_of(eqn)
             made = apply_wide(eqn, list(tracers), self.found) if body is None else self._called(eqn, body[0], tracers)

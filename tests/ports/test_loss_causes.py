@@ -4,7 +4,7 @@ import numpy as np
 
 from parity.checks.models.modules import comparable
 from parity.checks.proving.gradient_causes import gradient_cause
-from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
+from parity.checks.proving.loss_causes import UNKNOWN, UNSEEN, loss_cause
 from parity.checks.proving.losses import LossPair
 from parity.contract import LossEvaluation
 
@@ -61,3 +61,17 @@ def test_a_gradient_of_one_number_is_not_called_scaled():
     assert gradient_said(one, two).startswith("gradient: part of it is missing or added on one of the ways back")
     several = {"weight": np.arange(1.0, 4.0)}
     assert gradient_said(several, {"weight": several["weight"] * 0.75}).startswith("gradient scaled: 0.75 times")
+
+
+def test_outputs_that_were_not_seen_are_not_called_equal():
+    """The other model's are as good where they make both losses; where they make one alone nothing is said."""
+    after = TOKENS[:, 1:]
+    batch = {"text": TOKENS}
+
+    def of(one, two):
+        sides = (LossEvaluation(float(one), {}, (OUTPUTS,), (), ()), LossEvaluation(float(two), {}, (), (), ()))
+        return loss_cause(LossPair((batch, batch), *sides, {}, 0.0, {}, (True, True)))
+
+    assert "mean of the cross entropy" in of(losses(after).mean(), losses(after).sum())
+    assert "sum of the cross entropy" in of(losses(after).mean(), losses(after).sum())
+    assert of(losses(after).mean(), 3.21) == of(1.0, 3.21) == UNSEEN

@@ -123,8 +123,8 @@ def _candidates(
                 for end in _ended(shape, ends):
                     yield (pattern,), (stack, *turn, *end)
             layered = np.stack([start[leaf] for leaf in sources], axis)
-            for steps in _viewed(layered, [truth[leaf] for leaf in targets]):
-                yield (pattern,), (stack, *steps)
+            views = _viewed(layered, [truth[leaf] for leaf in targets])
+            yield from (((pattern,), (stack, *some)) for some in views)
     yield from _joined_layers(sources, start, [truth[leaf] for leaf in targets])
     for axis in range(len(shapes[0])):
         others = {(len(one), one[:axis] + one[axis + 1 :]) for one in shapes}

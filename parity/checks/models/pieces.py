@@ -89,7 +89,7 @@ def cut(shape: Sequence[int], cutting: Cutting) -> list[NDArray[np.int64]]:
         >>> [one.tolist() for one in cut((4,), Cutting((4,), axis=0, extents=(1, 3)))]
         [0, [1, 2, 3]]
     """
-    whole = np.arange(int(np.prod(shape)), dtype=np.int64)
+    whole: NDArray[np.int64] = np.arange(int(np.prod(shape)), dtype=np.int64)
     if cutting.order is not None:
         whole = whole.reshape(shape).transpose(cutting.order)
     whole = whole.reshape(cutting.merged)

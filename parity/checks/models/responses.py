@@ -67,7 +67,7 @@ def by_responses(
                 for order in orders[:1] if at == 0 else orders:
                     move = outputs[at]({**own[at], one: common.transpose(order)}) - bases[at]
                     moves[at].append((one, order, move))
-        found += _told(*moves, least=MOVES * float(np.linalg.norm(bases[0])))
+        found += _told(moves[0], moves[1], MOVES * float(np.linalg.norm(bases[0])))
     after = own_values([*told, *found], SEED + 1)
     same = gap(*(call(values) for call, values in zip(outputs, after, strict=True))) <= SAME
     return found if same else []

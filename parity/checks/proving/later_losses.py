@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from parity.checks.proving.gradient_causes import mode_cause
 from parity.checks.proving.lockstep import MODEL
-from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
+from parity.checks.proving.loss_causes import UNKNOWN, UNSEEN, loss_cause
 from parity.checks.proving.losses import evaluate_losses, loss_gap
 from parity.checks.proving.program_causes import loss_program_cause
 from parity.checks.proving.walk import TwoWalks
@@ -33,7 +33,7 @@ def later_loss_cause(walk: TwoWalks) -> str:
         if gap <= limit or not all(pair.repeats):
             return ""
         cause = mode_cause(walk.pairing, *trainers, values, step) or loss_cause(pair)
-        if not cause or cause == UNKNOWN:
+        if not cause or cause in (UNKNOWN, UNSEEN):
             cause = loss_program_cause(walk.pairing, *trainers, step) or cause
     except ParityError:
         return ""

@@ -12,13 +12,18 @@ from parity.checks.proving.losses import LossPair
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import permutation_of
 
-__all__ = ["UNKNOWN", "loss_cause"]
+__all__ = ["UNKNOWN", "UNSEEN", "loss_cause"]
 
 CLOSE = 1e-9
 """Relative distance within which a way makes a loss."""
 
 UNKNOWN = "equal outputs, another loss: its formula differs (target, reduction, weights, smoothing)"
-"""What is said where no way makes either loss, or one alone of outputs that were seen of one model alone."""
+"""What is said where no way makes either loss."""
+
+UNSEEN = (
+    "another loss, or other outputs inside it, which were not seen: its formula, or what it gives the model, differs"
+)
+"""What is said where outputs were not seen and no way makes both losses of the other model's."""
 
 LossWay = tuple[str, float]
 
@@ -38,6 +43,7 @@ def loss_cause(pair: LossPair) -> str:
         )
     # of a model that the loss calls by another name nothing was seen, and the other's outputs are as good
     seen = pair.first.outputs or pair.second.outputs
+    complete = bool(pair.first.outputs and pair.second.outputs)
     here, there = (
         _fitting(one, one.outputs or seen, batch)
         for one, batch in zip((pair.first, pair.second), pair.batch, strict=True)
@@ -47,9 +53,9 @@ def loss_cause(pair: LossPair) -> str:
         if not known:
             if cause := _part_cause(pair):
                 return cause
-            return UNKNOWN
-        if not (pair.first.outputs and pair.second.outputs):
-            return UNKNOWN  # what was not seen may be other outputs, as of masks that only the loss gives the model
+            return UNKNOWN if complete else UNSEEN
+        if not complete:
+            return UNSEEN  # it may be other outputs, as of masks that only the loss gives the model
         return (
             f"equal outputs, another loss: {'the trainer' if here else 'the port'} takes {known[0]}, "
             f"the other does not"

@@ -17,7 +17,7 @@ from parity.checks.proving.initial import compare_starts
 from parity.checks.proving.initial_singles import StartDraws
 from parity.checks.proving.later_losses import later_loss_cause
 from parity.checks.proving.lockstep import AHEAD
-from parity.checks.proving.loss_causes import UNKNOWN, loss_cause
+from parity.checks.proving.loss_causes import UNKNOWN, UNSEEN, loss_cause
 from parity.checks.proving.losses import (
     LossPair,
     Pairing,
@@ -185,16 +185,15 @@ class Proving:
         # of models of one size a leaf is left over by the way in which they were cut: that is no cause
         alone = mapped.found.alone if mapped.found is not None and sizes[0] != sizes[1] else ()
         cause = parting.cause or ("; ".join(f"a leaf of {what}: {why}" for what, why in alone[:2]))
-        if self.unproven is not None and (not cause or _is_wide(cause)):
+        stopped = ""
+        if self.unproven is not None and said.startswith("parts: gradient of "):  # no operation differs
+            told_before = bool(cause) and not cause.startswith(STOPPED) and not _is_wide(cause)
+            stopped = "" if told_before else model_stop_cause(self.unproven)
+            cause = stopped or cause
+        if self.unproven is not None and not stopped and (not cause or _is_wide(cause)):
             told = model_program_cause(self.unproven)
             # an activation that one alone has there may stand elsewhere in the other, and be no other one
             cause = told if told and (not cause.startswith("activation: ") or told.startswith("order: ")) else cause
-        if (
-            self.unproven is not None
-            and said.startswith("parts: gradient of ")
-            and (not cause or cause.startswith(STOPPED))
-        ):
-            cause = model_stop_cause(self.unproven) or cause
         return PortStage("forward", "broken", said, cause, tuple(more))
 
     def _loss(self) -> PortStage:
@@ -228,7 +227,7 @@ class Proving:
                     f"where {limit:.1e} passes"
                 )
                 cause = mode_cause(self.pairing, *self.trainers, values, step) or loss_cause(pair)
-                if not cause or cause == UNKNOWN:
+                if not cause or cause in (UNKNOWN, UNSEEN):
                     cause = loss_program_cause(self.pairing, *self.trainers) or cause
                 return PortStage("loss", "broken", said, cause)
             worst = max(worst, gap)
