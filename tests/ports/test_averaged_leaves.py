@@ -53,6 +53,27 @@ def with_statistics(copied):
     return moved, begin
 
 
+def late(rule, begin):
+    """Return the same average, taken before the update."""
+
+    def moved(state, grads, at):
+        before = {leaf: np.array(one) for leaf, one in state["params"].items()}
+        held = {leaf: np.array(one) for leaf, one in state["avg"].items()}
+        rule(state, grads, at)
+        for leaf in grads:
+            state["avg"][leaf] = held[leaf] + 0.1 * (before[leaf] - held[leaf])
+        state["avg"]["r"] = np.array(state["params"]["r"])
+
+    return moved, begin
+
+
+def test_copies_of_running_statistics_do_not_hide_an_average_that_is_taken_before_the_update():
+    one, here = with_statistics(copied=True)
+    two, there = late(*with_statistics(copied=True))
+    walk = walk_of(one, two, (here, there), statistics=("r",))
+    assert update_cause(walk) == "EMA: taken after the update here, before it there"
+
+
 def without(rule, begin):
     """Return the same average, which leaves the running statistic out."""
 

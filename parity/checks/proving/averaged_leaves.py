@@ -40,6 +40,8 @@ def averaged_leaves_cause(walk: TwoWalks) -> str:
     here, there = sides
     if here is None or there is None or here.keys() != there.keys():
         return ""
+    # running statistics are copied as they are, by any average: that they agree says nothing of the others
+    here = {leaf: share for leaf, share in here.items() if leaf not in walk.pairing.subjects.second.statistics}
     other = [leaf for leaf, share in here.items() if abs(share - there[leaf]) > SAME * max(share, there[leaf])]
     if not other or len(other) == len(here):
         return ""

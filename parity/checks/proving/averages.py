@@ -32,6 +32,8 @@ class Average:
 def average_of(lane: Lane, slot: str, done: int) -> Average | None:
     """Return how a slot follows the parameters; None where it is no average of them.
 
+    Running statistics beside them are left out: what is a copy of a module holds them as they are.
+
     Args:
         lane: A run.
         slot: Of its state.
@@ -44,7 +46,11 @@ def average_of(lane: Lane, slot: str, done: int) -> Average | None:
             if slot not in before.slots or slot not in after.slots:
                 continue
             source = before if late else after
-            share = share_of(before.slots[slot], after.slots[slot], source.slots.get(MODEL, {}))
+            trained = [leaf for leaf in after.slots[slot] if leaf not in lane.trainer.model.statistics]
+            if not trained:
+                return None
+            held = {leaf: after.slots[slot][leaf] for leaf in trained}
+            share = share_of(before.slots[slot], held, source.slots.get(MODEL, {}))
             if share is None:
                 break
             shares.append(share)
