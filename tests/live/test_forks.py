@@ -200,6 +200,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.soak
 def test_what_jax_compiles_is_kept_for_the_check(tmp_path: Path, compiled_anew: None) -> None:
     found = parity.resumes(train_raw, steps=12, stop_at=7, mode="process", scenarios="kill", workdir=tmp_path)
     assert found.verdict == "holds", found.text()

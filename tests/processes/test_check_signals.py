@@ -152,6 +152,7 @@ def test_a_resume_check_that_is_stopped_writes_what_it_judged_and_leaves_no_proc
 
 
 @pytest.mark.skipif(usable_cpus() < 2, reason="with one processor no check runs ahead")
+@pytest.mark.soak
 def test_checks_that_run_ahead_end_with_the_others_and_no_verdict_is_made_up(tmp_path):
     with resume_check(tmp_path) as check:
         check.wait_for(lambda: len(check.training()) >= 3)

@@ -18,6 +18,7 @@ BATCHES = 7
 
 
 @pytest.mark.processes
+@pytest.mark.soak
 def test_both_sides_resume_and_hand_over_and_every_validation_is_compared(capsys: Any) -> None:
     given = [word for text in SMALL for word in ("--set", text)]
     assert main(["check", "resume", "--preset", "five-epochs", "--json", *given]) == 0

@@ -120,6 +120,7 @@ def test_a_server_that_is_gone_is_done_without(tmp_path):
         process.wait()
 
 
+@pytest.mark.soak
 def test_the_verdict_is_that_of_new_interpreters(forks, tmp_path):
     spec = drill_spec(SPEC, 10)
     found = [

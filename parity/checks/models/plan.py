@@ -57,7 +57,7 @@ def cut_plans(first: ShapeCounts, second: ShapeCounts, most: int = 4) -> list[Cu
         >>> separate = Counter({("parameter", (4, 4)): 3})
         >>> fused = Counter({("parameter", (4, 12)): 1})
         >>> cut_plans(separate, fused)[0].second
-        {(4, 12): Cutting(merged=(4, 12), stacked=None, axis=1, extents=(4, 4, 4), heads=1)}
+        {(4, 12): Cutting(merged=(4, 12), stacked=None, axis=1, extents=(4, 4, 4), heads=1, order=None)}
     """
     models = (first, second)
     keys = [Counter[ExtentsKey]() for _ in models]

@@ -12,9 +12,10 @@ from parity.checks.proving.effective import FEWEST, TakenParts, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import move_form
+from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["clip_cause", "clip_values_cause", "whole_times"]
+__all__ = ["clip_cause", "clip_values_cause", "clipped_groups", "whole_times"]
 
 ONE = 1e-6
 """How far a part of the gradient may be from all of it."""
@@ -115,6 +116,35 @@ def clip_values_cause(walk: TwoWalks) -> str:
                     ends = f"at both ends, {words[1]} {end} alone"
                     return f"clipping: {words[0]} clips every element of the gradient {ends}"
     return ""
+
+
+def clipped_groups(taken: TakenParts, gradient: LeafArrays) -> list[list[str]]:
+    """Return groups of leaves that are clipped each by its own norm; none where the scales show no such groups.
+
+    Leaves of one group have one scale. Of groups that are clipped, two at least, the norms are one number afterwards;
+    those that are not clipped have the largest scale, and a smaller norm.
+
+    Args:
+        taken: What the first moment of an optimizer holds of each gradient.
+        gradient: Of the loss.
+    """
+    scales = {leaf: scale for leaf, scale in taken.gradient.items() if scale and leaf in gradient}
+    groups: list[list[str]] = []
+    for leaf in sorted(scales, key=lambda one: scales[one]):
+        if groups and abs(scales[leaf] - scales[groups[-1][0]]) <= ONE * abs(scales[leaf]):
+            groups[-1].append(leaf)
+        else:
+            groups.append([leaf])
+    if not 2 <= len(groups) < len(scales):
+        return []
+    sizes = [
+        abs(scales[group[0]]) * float(np.sqrt(sum(float((gradient[leaf] ** 2).sum()) for leaf in group)))
+        for group in groups
+    ]
+    clipped = [abs(size - max(sizes)) <= 1e-4 * max(sizes) for size in sizes]  # 1e-6 may be added to each norm
+    loose = [at for at, one in enumerate(clipped) if not one]
+    several = any(one and len(group) > 1 for one, group in zip(clipped, groups, strict=True))  # else leaf by leaf
+    return groups if several and sum(clipped) >= 2 and loose in ([], [len(groups) - 1]) else []
 
 
 def whole_times(ratio: float, close: float) -> str:

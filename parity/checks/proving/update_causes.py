@@ -13,7 +13,7 @@ import numpy as np
 from parity.checks.proving.added_decay import added_decay_cause
 from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of, averages_in
-from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, whole_times
+from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, clipped_groups, whole_times
 from parity.checks.proving.clipped_moves import clipped_moves_cause, clipped_norm_cause
 from parity.checks.proving.delta_forms import delta_forms_cause
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
@@ -42,7 +42,7 @@ from parity.checks.proving.schedule_forms import moving_momentum
 from parity.checks.proving.second_moment_forms import second_moment_forms_cause
 from parity.checks.proving.seen_through import through_ascent, through_parts
 from parity.checks.proving.slot_causes import begin_cause, frozen_cause, largest_cause
-from parity.checks.proving.slots import LeafArrays
+from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["update_cause"]
@@ -270,6 +270,12 @@ def _scale_cause(here: TakenParts, there: TakenParts, gradient: LeafArrays, walk
             if one_value({leaf: other.gradient[leaf] for leaf in moving}) is None:
                 continue  # where both scale leaves otherwise, that one does is no difference
             sizes = np.array([one.gradient[leaf] * norms[leaf] for leaf in moving])
+            if groups := clipped_groups(one, {leaf: gradient[leaf] for leaf in leaves}):
+                sides = ("there", "here") if who == "the port" else ("here", "there")
+                return (
+                    f"clipping: by the norms of {len(groups)} groups of leaves, such as {names_of(groups[0])} "
+                    f"{sides[0]}; all of them scaled by one number {sides[1]}"
+                )
             if len(sizes) > 1 and int((np.abs(sizes - sizes.max()) <= 1e-4 * sizes.max()).sum()) > 1:
                 return f"clipping: {who} clips leaf by leaf, not by the norm of all gradients"
         common = float(np.median(list(ratios.values())))
