@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from parity.checks.proving.lockstep import gaps_of
 from parity.checks.proving.update_causes import update_cause
 from tests.ports.small_walks import walk_of
 
@@ -95,3 +96,15 @@ def test_an_average_without_copies_of_running_statistics_is_the_same(copied):
     two, there = without(*with_statistics(copied))
     walk = walk_of(one, two, (here, there), statistics=("r",))
     assert ("avg" in walk.suspects) == (not copied)
+
+
+def test_a_model_that_does_not_keep_its_running_statistics_is_not_the_same():
+    one, here = with_statistics(copied=True)
+    two, there = with_statistics(copied=True)
+    walk = walk_of(one, two, (here, there), statistics=("r",))
+    assert not walk.what
+    lanes = walk.lanes
+    del lanes[1].moments[1].slots["the model"]["r"]
+    assert gaps_of(walk.pairing, lanes, 1, "the model", "the model", {}).leaves == ("r",)
+    del lanes[1].moments[1].slots["avg"]["r"]
+    assert gaps_of(walk.pairing, lanes, 1, "avg", "avg", {}) is None

@@ -250,7 +250,8 @@ def gaps_of(pairing: Pairing, lanes: list[Lane], step: int, one: str, two: str, 
         scale = float(np.abs(array).max(initial=0.0))
         if there is None:
             # an average that is a module holds a copy of the running statistics, which one of parameters does without
-            copied = path in pairing.subjects.second.statistics and np.array_equal(array, own.get(path, np.nan))
+            copied = one != MODEL and path in pairing.subjects.second.statistics
+            copied = copied and np.array_equal(array, own.get(path, np.nan))
             if scale > 0.0 and not copied:
                 parted.append(path)
                 worst, doubtful = float("inf"), False
