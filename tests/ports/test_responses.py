@@ -1,12 +1,14 @@
 """Models that compute the same and pass other gradients back are mapped by their outputs, and the stop is named."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
-from parity.checks.models import map_models
+from parity.checks.models import map_models, responses
 
 WIDTH = 6
 
@@ -59,3 +61,20 @@ def test_models_that_both_stop_are_the_same():
         found = map_models(torch=Layers(True), jax=stacked(True), inputs=["f[4,6]"])
     assert "parts:" not in found.text()
     assert found.verdict in ("holds", "inconclusive"), found.text()
+
+
+def test_pairs_that_together_do_not_hold_are_none(monkeypatch):
+    """Whatever single pieces seem to be: all of them get values of their own at last, and the outputs must be one."""
+    told = responses._told
+
+    def exchanged(left, right, least):
+        found = told(left, right, least)
+        if len(found) < 2:
+            return found
+        one, two = found[:2]
+        return [replace(one, second=two.second), replace(two, second=one.second), *found[2:]]
+
+    monkeypatch.setattr(responses, "_told", exchanged)
+    with jax.enable_x64(True):
+        found = map_models(torch=Layers(), jax=stacked(True), inputs=["f[4,6]"])
+    assert found.verdict == "inconclusive", found.text()
