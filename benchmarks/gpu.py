@@ -43,6 +43,18 @@ ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 QUICK = {"PARITY_BENCH_MOST_TIMES": "1", "PARITY_BENCH_LARGEST": "100"}
 """With `--quick`: first rounds alone, and states of up to 100 million parameters."""
 
+CHECKED = {"resume": ("resume",), "across": ("twins", "handover")}
+"""Checks that share work, to the end of their directory's name: the others run beside them."""
+
+TIMED: Mapping[str, tuple[str, str, str]] = {
+    "twins-jax": ("benchmarks/test_throughput.py", "jax_twin_against_a_bare", "not by_size and not cnn"),
+    "twins-torch": ("benchmarks/test_throughput.py", "not jax_twin_against_a_bare", "torch_twin and plain and not cnn"),
+    "saves-jax": ("benchmarks/test_checkpoints.py", "jax", "delay_of_the_loop and not 4"),
+    "saves-torch": ("benchmarks/test_checkpoints.py", "not jax", "delay_of_the_loop and not 4"),
+}
+"""File of benchmarks, which of them, and which of these with `--quick`. One command loses what it measured where it
+is stopped before its end, so there are several."""
+
 NONE_HERE = 4
 """Exit code where no side has a GPU: inconclusive."""
 
@@ -65,11 +77,12 @@ def platforms() -> dict[str, str]:
 def checks(reports: Path) -> list[Command]:
     """Return the checks: resumes, twins and handovers of each spec. They may run side by side."""
     made = []
-    for spec, precision in MATRIX:
-        home = reports / f"{spec}-{precision}"
-        which = ("--spec", spec, "--precision", precision, "--report", str(home))
-        words = (sys.executable, "-m", "parity", "check", "resume", "twins", "handover", *which)
-        made.append(Command(words=words, result=home / "check.json", environment=ENVIRONMENT))
+    for end, which in CHECKED.items():
+        for spec, precision in MATRIX:
+            home = reports / f"{spec}-{precision}-{end}"
+            of = ("--spec", spec, "--precision", precision, "--report", str(home))
+            words = (sys.executable, "-m", "parity", "check", *which, *of)
+            made.append(Command(words=words, result=home / "check.json", environment=ENVIRONMENT))
     return made
 
 
@@ -83,16 +96,13 @@ def benchmarks(reports: Path, *, quick: bool = False) -> list[Command]:
         reports: Where each writes its result.
         quick: Whether to leave out what takes long.
     """
-    twins = "bare and (mlp-digits or gpt-text) and not compiled and not native" if quick else ""
-    chosen = {
-        **{f"speed-{name}": ("benchmarks/test_speed.py", "-k", f"not on_devices and {name}") for name in STEPS},
-        "twins": ("benchmarks/test_throughput.py", *(("-k", twins) if quick else ())),
-        "saves": ("benchmarks/test_checkpoints.py", *(("-k", "delay_of_the_loop and not 4") if quick else ())),
-    }
+    chosen = {f"speed-{name}": ("benchmarks/test_speed.py", f"not on_devices and {name}") for name in STEPS}
+    for name, (file, which, few) in TIMED.items():
+        chosen[name] = (file, f"{which} and {few}" if quick else which)
     made = []
-    for name, which in chosen.items():
+    for name, (file, which) in chosen.items():
         result = reports / f"bench-{name}.json"
-        words = (sys.executable, "-m", "pytest", *which, f"--benchmark-json={result}")
+        words = (sys.executable, "-m", "pytest", file, "-k", which, f"--benchmark-json={result}")
         environment = {**ENVIRONMENT, **(QUICK if quick else {})}
         made.append(Command(words=words, result=result, environment=environment))
     return made
