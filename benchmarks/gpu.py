@@ -48,7 +48,7 @@ CHECKED = {"resume": ("resume",), "across": ("twins", "handover")}
 
 TIMED: Mapping[str, tuple[str, str, str]] = {
     "twins-jax": ("benchmarks/test_throughput.py", "jax_twin_against_a_bare", "not by_size and not cnn"),
-    "twins-torch": ("benchmarks/test_throughput.py", "not jax_twin_against_a_bare", "torch_twin and plain and not cnn"),
+    "twins-torch": ("benchmarks/test_throughput.py", "not jax_twin_against_a_bare", "plain and not cnn"),
     "saves-jax": ("benchmarks/test_checkpoints.py", "jax", "delay_of_the_loop and not 4"),
     "saves-torch": ("benchmarks/test_checkpoints.py", "not jax", "delay_of_the_loop and not 4"),
 }

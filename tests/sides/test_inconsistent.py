@@ -84,7 +84,7 @@ def test_who_stops_to_listen_between_two_records_has_a_whole_state(side, tmp_pat
 def test_buffers_that_jax_was_given_and_lost_are_made_anew(mode, tmp_path, monkeypatch):
     """Ctrl-C after a call that was given the state, before what it returned is kept."""
     trainer = built("jax", tmp_path, f"execution.jax={mode}")
-    owner, name = (trainer, "_chunk_fn") if mode == "scan" else (trainer.programs, "step")
+    owner, name = trainer, "_chunk_fn" if mode == "scan" else "_step_fn"
     real = getattr(owner, name)
 
     def interrupted(*args):
