@@ -122,6 +122,7 @@ def main(
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reports", type=Path, default=Path("reports/gpu"))
     parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--title", default=TITLE, help="of the page, where there is one for each device")
     parser.add_argument("--quick", action="store_true", help="first figures, in about ten minutes")
     parser.add_argument(
         "--page-only", action="store_true", help="write the page of results that are there, from a GPU"
@@ -155,7 +156,17 @@ def main(
             print(f"bench-gpu: {why}; {options.page} stays", file=sys.stderr)
             return NONE_HERE
     made_by = f"make bench-gpu{' QUICK=--quick' if options.quick else ''}"
-    written = ["--page", str(options.page), "--chart", CHART, "--command", made_by, "--no-readme", "--title", TITLE]
+    written = [
+        "--page",
+        str(options.page),
+        "--chart",
+        CHART,
+        "--command",
+        made_by,
+        "--no-readme",
+        "--title",
+        options.title,
+    ]
     return results.main([*_there(checked), *(f"--bench={path}" for path in _there(timed)), *written])
 
 

@@ -50,7 +50,14 @@ JOURNEY = {
         "docs/compositions",
         "docs/schedules",
     ),
-    "The reference twins": ("docs/commands", "docs/scale", "docs/results", "docs/results-gpu", "docs/benchmarks"),
+    "The reference twins": (
+        "docs/commands",
+        "docs/scale",
+        "docs/results",
+        "docs/results-gpu",
+        "docs/results-gpu-h200",
+        "docs/benchmarks",
+    ),
     "How it works": (
         "docs/method",
         "docs/peers",

@@ -213,9 +213,6 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
             self.state = put_state(self.placement, DeviceState(params, buffers, rngs, init(params), scaler))
         self.checkpoints = Checkpoints(self.layout, directory, self.spec_hash, self.placement) if directory else None
         self.processes = jax.process_count()
-        # On a GPU the call of a scan returns when its last step is launched, and small steps take as long to launch
-        # as to run: nothing would be fetched beside them.
-        self._waits = self.placement.mesh.devices.flat[0].platform != "cpu"
 
     @property
     def state(self) -> DeviceState:
@@ -237,12 +234,8 @@ class JaxTrainer(Twin[DeviceState, DeviceState]):
                 placed = placed._replace(host=host, lr=self.placement.put(_moved(host, self.types)))
             xs = placed[:-1]
             if self.spec.execution.jax == "scan":
-                if self._waits:
-                    with self.fetching_next(n):
-                        self._leaves, outputs = self._chunk_fn(self._leaves, xs)
-                else:
-                    self._leaves, outputs = self._chunk_fn(self._leaves, xs)
-                    self.fetch_next(n)  # the chunk is still running
+                self._leaves, outputs = self._chunk_fn(self._leaves, xs)
+                self.fetch_next(n)  # the chunk is still running
             else:
                 state, rows = self.state, []
                 try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -107,18 +106,6 @@ class Twin(ABC, Generic[SideState, SideContent]):
         """Fetch the chunk that follows the running one of n steps, whose length follows from the plan."""
         step = self.step + n
         self.feed.fetch(self.plan.chunk_length(step, self.plan.steps, self._pace.limit), step)
-
-    @contextmanager
-    def fetching_next(self, n: int) -> Iterator[None]:
-        """Fetch the chunk that follows in a thread while the block runs: where its call returns late.
-
-        Args:
-            n: Steps of the chunk that the block runs.
-        """
-        with ThreadPoolExecutor(1, "fetch-next") as thread:
-            fetched = thread.submit(self.fetch_next, n)
-            yield
-        fetched.result()
 
     def step_inputs(self, first: int, n: int) -> StepInputs:
         """Return what the n steps after `first` completed ones need beside their batches.

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from benchmarks.gpu import TITLE as GPU
 from benchmarks.results import BEGIN, CHART, END, chart_fits, headlines, is_as_written, readme_block
 from parity.report import NOT_MEASURED
@@ -29,12 +31,13 @@ def test_the_page_is_as_it_was_written():
     assert is_as_written(read("docs/results.md"))
 
 
-def test_the_page_of_a_gpu_is_as_it_was_written():
+@pytest.mark.parametrize(("name", "title"), [("results-gpu", GPU), ("results-gpu-h200", f"{GPU}: H200")])
+def test_the_page_of_a_gpu_is_as_it_was_written(name, title):
     """Otherwise: make bench-gpu"""
-    page = read("docs/results-gpu.md")
+    page = read(f"docs/{name}.md")
     assert is_as_written(page)
     assert is_as_written(page.replace("holds", "broken", 1)) is False
-    assert page.startswith(f"# {GPU}\n")
+    assert page.startswith(f"# {title}\n")
     assert re.search(r"^\| devices.torch.platform \| (?!cpu)", page, re.MULTILINE)
 
 

@@ -10,7 +10,7 @@ BENCHMARKS, CHECKPOINTS, METHOD = "docs/benchmarks.md", "docs/checkpoints.md", "
 OPTIMIZERS = "docs/optimizers.md"
 TRAINER, CI, BUGS = "docs/your-trainer.md", "docs/ci.md", "docs/resume-bugs.md"
 LOADING, POLICY, RESULTS, VERSIONS = "docs/loading.md", "docs/policy.md", "docs/results.md", "docs/versions.md"
-ON_A_GPU = "docs/results-gpu.md"
+ON_A_GPU, ON_ANOTHER = "docs/results-gpu.md", "docs/results-gpu-h200.md"
 SCHEDULES, PORT, FORMATS = "docs/schedules.md", "docs/your-port.md", "docs/formats.md"
 OTHERS, DIFFERENCES = "docs/other-tools.md", "docs/differences.md"
 COMPOSITIONS, COMMANDS = "docs/compositions.md", "docs/commands.md"
@@ -20,6 +20,7 @@ GENERATED = {
     (BUGS, "bug", "reported"): "docs/test_your_trainer::test_the_page_of_bugs_is_the_one_of_the_catalogue",
     (RESULTS,): "docs/test_results_page::test_the_page_is_as_it_was_written",
     (ON_A_GPU,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
+    (ON_ANOTHER,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
     (OTHERS, "", "given"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "bug", "expected"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "loop", "verdict"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
