@@ -43,12 +43,16 @@ def _moved(eqn: Any) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def _convolved(eqn: Any) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield other paddings, and other dilations with the padding that keeps the shape."""
+    """Yield other strides, other paddings, and other dilations with the padding that keeps the shape."""
     params = eqn.params
     padding, dilation = tuple(params["padding"]), tuple(params["rhs_dilation"])
     spec = params["dimension_numbers"]
     assert isinstance(spec, lax.ConvDimensionNumbers)
     sizes = [eqn.invars[1].aval.shape[at] for at in spec.rhs_spec[2:]]
+    strides = tuple(params["window_strides"])
+    for step in (1, 2) if len(set(strides)) == 1 else ():
+        if step != strides[0]:
+            yield f"stride {strides[0]}|{step}", {"window_strides": (step,) * len(strides)}
     for other in (_ends(padding, how) for how in ("before", "after", "both", "both, more before")):
         if other != padding:
             yield f"padding {list(padding)}|{list(other)}", {"padding": other}

@@ -14,6 +14,7 @@ import heapq
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
 from types import BuiltinFunctionType, ModuleType
@@ -25,6 +26,7 @@ from parity.capture.arrays import array_leaf, digest_of, show_elements
 from parity.capture.attributes import attributes_of, hides_memory
 from parity.capture.leaf import Extent, Leaf, Role, StateSnapshot
 from parity.capture.names import component_from_name
+from parity.capture.pickled import digest_of_pickle
 from parity.capture.probes import probe, without_places
 from parity.capture.registry import (
     CONTAINERS,
@@ -141,7 +143,7 @@ class Walk:
         if isinstance(value, np.generic):
             kind, text = f"numpy.{value.dtype.name}", repr(value.item())
         if len(text) > 120:  # bytes as those of an array that they may be of
-            text = digest_of(value if type(value) is bytes else text.encode())
+            text = (digest_of_pickle(value) or digest_of(value)) if type(value) is bytes else digest_of(text.encode())
         self.add(path, Leaf(role, component, kind, text), lambda: value)
 
     def array(self, path: str, value: np.ndarray[Any, Any], component: str, role: Role = "state") -> None:
@@ -198,7 +200,8 @@ class Walk:
             return
         leaves[path] = leaf
         if path in self._keep:
-            self.snapshot.values[path] = value()
+            with suppress(Exception):  # without a copy a difference is told without its size
+                self.snapshot.values[path] = value()
         if leaf.component == "loss" and _NUMBER.fullmatch(leaf.kind):
             self.snapshot.losses[path] = float(np.asarray(value()).reshape(-1)[0])
         if self._finite and leaf.role in ("state", "array") and "float" in leaf.kind and "[" in leaf.kind:

@@ -16,7 +16,24 @@ PATHS = ("a", "b")
     [
         (np.concatenate([COSINES, SINES], -1), "the two halves exchanged"),
         (np.stack([SINES, COSINES], -1).reshape(3, 8), "[0, 2, 4, 6, 1, 3, 5, 7] there"),
-        (np.concatenate([np.sin(TIMES * PERIODS**2), np.cos(TIMES * PERIODS**2)], -1), "are of other angles"),
+        (
+            np.concatenate([np.sin(TIMES * PERIODS**2), np.cos(TIMES * PERIODS**2)], -1),
+            "are of other periods but the first: from 1 to 0.472367 times the angle there",
+        ),
+        (
+            np.concatenate([np.sin(TIMES * 2 * np.pi), np.cos(TIMES * 2 * np.pi)] * 2, -1)[
+                :, [0, 0, 0, 0, 1, 1, 1, 1]
+            ],
+            "are of other angles (periods, place or time)",
+        ),
+        (
+            np.concatenate([np.sin(TIMES * PERIODS / 2 / np.pi), np.cos(TIMES * PERIODS / 2 / np.pi)], -1),
+            "are of angles that are 0.159155 (1 / (2 pi)) times as large there",
+        ),
+        (
+            np.concatenate([np.sin((TIMES + 1) * PERIODS), np.cos((TIMES + 1) * PERIODS)], -1),
+            "are of other angles (periods, place or time)",
+        ),
     ],
 )
 def test_columns_in_another_order_are_told_from_other_angles(there, words):

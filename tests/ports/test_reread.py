@@ -172,3 +172,45 @@ def test_a_reshape_that_both_have_is_left_as_it_is() -> None:
     here, there = _programs(trainer, lambda x: jnp.expm1(jnp.tanh(x).reshape(3, 4, 2)), (3, 8))
     for mine, other in ((here[0], there[0]), (there[0], here[0])):
         assert not candidates_of(mine.operations, other.operations).moved
+
+
+def _turned(x: Any, kit: Any, *, halves: bool, cos: Any, sin: Any) -> Any:
+    """Return [places, heads, 4] turned by their place, in pairs of the last axis."""
+    if halves:
+        first, second = x[..., :2], x[..., 2:]
+        both = (first * cos - second * sin, second * cos + first * sin)
+        return torch.cat(both, -1) if kit is torch else jnp.concatenate(both, -1)
+    first, second = x[..., 0::2], x[..., 1::2]
+    both = (first * cos - second * sin, second * cos + first * sin)
+    return kit.stack(both, -1).reshape(x.shape)
+
+
+@pytest.mark.parametrize("halves", [True, False])
+def test_pairs_of_halves_and_of_neighbours_are_told(halves: bool) -> None:
+    angles = np.arange(5.0)[:, None, None] * np.array([1.0, 0.31])
+
+    def trainer(q: Any, k: Any) -> Any:
+        cos, sin = torch.from_numpy(np.cos(angles)), torch.from_numpy(np.sin(angles))
+        a, b = (_turned(torch.tanh(x), torch, halves=halves, cos=cos, sin=sin) for x in (q, k))
+        return torch.softmax(torch.einsum("qhd,khd->hqk", a, b), -1)
+
+    def port(q: Any, k: Any) -> Any:
+        a, b = (_turned(jnp.tanh(x), jnp, halves=not halves, cos=np.cos(angles), sin=np.sin(angles)) for x in (q, k))
+        return jax.nn.softmax(jnp.einsum("qhd,khd->hqk", a, b), -1)
+
+    said = _said(trainer, port, (5, 2, 4), (5, 2, 4))
+    mine, other = ("halves", "neighbours") if halves else ("neighbours", "halves")
+    assert said.startswith(f"pairs: {mine} of the last axis here") or said.startswith(f"pairs: {mine} here"), said
+    assert f"{other} there" in said or f"{other} of the last axis there" in said
+
+
+def test_halves_that_both_take_are_no_pairs_of_neighbours() -> None:
+    def trainer(x: Any) -> Any:
+        h = torch.tanh(x)
+        return torch.exp(h[..., :2] * torch.sigmoid(h[..., 2:]))
+
+    def port(x: Any) -> Any:
+        h = jnp.tanh(x)
+        return jnp.exp(h[..., :2] * jax.nn.relu(h[..., 2:]))
+
+    assert "pairs" not in _said(trainer, port, (5, 4))

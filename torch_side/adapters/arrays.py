@@ -78,6 +78,8 @@ def _values(value: torch.Tensor) -> Any:
     value = value.detach().cpu()
     if hasattr(value, "to_local"):
         value = value.to_local()
+    if value.layout != torch.strided or value.is_quantized:
+        value = value.dequantize() if value.is_quantized else value.to_dense()
     plain = value.float() if value.dtype.is_floating_point and value.dtype.itemsize < 4 else value
     return plain.clone().numpy()
 

@@ -144,6 +144,7 @@ def _convolved(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> It
     size = [int(n) for n in args[1].shape[2:]]
     dilation = _spread(named.get(keys["dilation"], 1), axes)
     padding = named.get(keys["padding"], 0)
+    yield from _strides(keys["stride"], named, axes)
     if isinstance(padding, str) or dilation is None or (padded := _spread(padding, axes)) is None:
         return
     for other in range(1, 9):
@@ -167,6 +168,16 @@ def _convolved(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> It
     for other in range(max((d * (n - 1) for d, n in zip(dilation, size, strict=True)), default=0) + 1):
         if any(one != other for one in padded):
             yield f"padding {padded if axes > 1 else padded[0]}|{other}", {keys["padding"]: [other] * axes}
+
+
+def _strides(key: str, named: Mapping[str, Any], axes: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield other strides; of another shape then, which a mean over all places hides, or another layer makes up."""
+    own = _spread(named.get(key, 1), axes)
+    if own is None or len(set(own)) != 1:
+        return
+    for other in (1, 2):
+        if other != own[0]:
+            yield f"stride {own[0]}|{other}", {key: [other] * axes}
 
 
 def _ends(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -21,8 +21,8 @@ __all__ = ["grouped_cause"]
 _LARGEST = 2**17
 """Scores of a head of one sample, times the width, as of 32 places of 128: above, the ways are not tried."""
 
-_BASES = (1e4, 5e5, 1e6)
-"""Of the periods of turns: of the first Llama, of the third, and of Qwen."""
+_BASES = (1e4, 5e5, 1e6, 1e2, 5e2, 1e3, 1e5)
+"""Of the periods of turns: of the first Llama, of the third, and of Qwen, then of small models and of code."""
 
 _AHEAD = {"causal": 0, "causal, one place ahead": 1, "causal, one place behind": -1, "none": None}
 

@@ -79,11 +79,46 @@ def angle_cause(paths: tuple[str, str], first: Float64s, second: Float64s) -> st
         ):
             sums = [one[:, pairs[0]] ** 2 + one[:, pairs[1]] ** 2 for one in (here, there)]
             if all(np.abs(one - 1.0).max() <= 1e-12 for one in sums):
+                sides = [(one[:, pairs[0]], one[:, pairs[1]]) for one in (here, there)]
                 return (
                     f"angles: sines and cosines ({words}) in columns {start} to {stop - 1} of what goes into "
-                    f"{paths[0]} and {paths[1]} are of other angles (periods, place or time)"
+                    f"{paths[0]} and {paths[1]} are of {_other_angles(*sides)}"
                 )
     return ""
+
+
+def _other_angles(here: tuple[Float64s, Float64s], there: tuple[Float64s, Float64s]) -> str:
+    """Return how angles differ, read off their sines and cosines where they are less than half a turn.
+
+    Args:
+        here: Two halves of columns of one, float64[rows, angles], which is which is not known.
+        there: Those of the other.
+    """
+    for order in (1, -1):  # sines first, or cosines
+        mine, other = (np.arctan2(*one[::order]) for one in (here, there))
+        rows = (np.abs(mine) > 1e-6).all(1)
+        if rows.sum() < FEWEST_ROWS:
+            continue
+        with np.errstate(all="ignore"):
+            ratios = other[rows] / mine[rows]
+        # an angle of more than half a turn is read as another: its ratio is another in each row
+        one_ratio = np.ptp(ratios, axis=0) <= 1e-7 * np.abs(ratios).max(0)
+        known = ratios[0][one_ratio]
+        if len(known) < 2:
+            continue
+        if np.ptp(known) <= 1e-7 * np.abs(known).max():
+            return f"angles that are {_factor(float(known[0]))} times as large there"
+        said = (
+            "other periods" if len(known) < len(one_ratio) or ratios[0][0] != 1.0 else "other periods but the first"
+        )
+        return f"{said}: from {known[0]:.6g} to {known[-1]:.6g} times the angle there"
+    return "other angles (periods, place or time)"
+
+
+def _factor(value: float) -> str:
+    names = {2 * np.pi: "2 pi", 1 / (2 * np.pi): "1 / (2 pi)", np.pi: "pi", 1 / np.pi: "1 / pi"}
+    named = next((f" ({name})" for one, name in names.items() if abs(value - one) <= 1e-6 * one), "")
+    return f"{value:.6g}{named}"
 
 
 def _exchanged(here: Float64s, there: Float64s, limit: float) -> str:

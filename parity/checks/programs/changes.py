@@ -30,7 +30,7 @@ from parity.checks.programs.insertions import insertions_of
 from parity.checks.programs.norms import norms_of
 from parity.checks.programs.operands import operands_of
 from parity.checks.programs.reductions import reductions_of
-from parity.checks.programs.reread import reread
+from parity.checks.programs.reread import pairs_taken, reread
 from parity.checks.programs.weights import weighed
 from parity.contract import OperationEdit, ProgramOperation
 
@@ -50,6 +50,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     one = operations[at]
     if any(a.size > LARGEST for a in one.outputs):
         return
+    yield from _strides_moved(operations, at)
     for words, settings in one.others:
         own, _, other = words.rpartition("|")
         edit = OperationEdit(settings=settings)
@@ -89,9 +90,29 @@ def changes_of_line(
     turns = turns_of(operations, line)
     yield from exchanges_of(operations, line, turns)
     yield from moved_scales(operations, turns)
+    yield from pairs_taken(operations, line)
     yield from reread(operations, line)
     yield from weighed(operations, line)
     yield from operands_of(operations, line, turns, names)
+
+
+def _strides_moved(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:
+    """Yield the stride of a convolution at another one of its kind, as a block has it at its first or its second.
+
+    Without this a dilation is told: of every second place, the second of two that are two apart takes the same.
+    """
+    one = operations[at]
+    for words, settings in one.others:
+        if not words.startswith("stride "):
+            continue
+        own, other = words.removeprefix("stride ").split("|")
+        for place, two in enumerate(operations):
+            theirs = dict(two.others).get(f"stride {other}|{own}") if two.kind == one.kind else None
+            if theirs is not None:
+                first, second = f"stride {own} and {other} at {two.place}", f"{other} and {own}"
+                rest = {place: OperationEdit(settings=theirs)}
+                yield OperationChange("setting", f"{one.kind} with {first}", second, 0,
+                                      OperationEdit(settings=settings), rest)  # fmt: skip
 
 
 def _functions(operations: Sequence[ProgramOperation], at: int) -> Iterator[OperationChange]:

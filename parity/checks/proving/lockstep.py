@@ -72,6 +72,7 @@ class Lane:
     """LeafSlots that together are the model itself: its parameters, and its running statistics; they are `MODEL`."""
     run: object = None
     seconds: float = 0.0
+    """Of the processor, for the last update."""
     gradients: dict[int, Mapping[str, NDArray[np.float64]]] = field(default_factory=dict)
     """Of its own loss before a step, where causes asked for them."""
     lift: bool = False
@@ -81,10 +82,10 @@ class Lane:
 
     def advance(self, step: int) -> None:
         """Make the update of a step, and keep the state after it."""
-        began = time.perf_counter()
+        began = time.process_time()  # what it costs, also where other work goes on
         batch = self.trainer.batch(step)
         loss = self.run.step(nudged_batch(batch, step) if self.nudged else batch)  # type: ignore[attr-defined]
-        self.seconds = time.perf_counter() - began
+        self.seconds = time.process_time() - began
         self.keep(loss)
 
     def keep(self, loss: float) -> None:

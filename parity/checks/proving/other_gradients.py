@@ -174,6 +174,9 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
                 GradientForm(kind, "clipping", words, _summed(lane, parts, None, free, limit, more))
                 for more in _added(w[clipped], norms[clipped], parts) for free in (top, np.inf)
             ]  # fmt: skip
+        if (most := _running_limit(w, columns)) is not None:
+            words = f"clipped again by the norm of all after each of {parts} parts of the batch is added"
+            return [GradientForm(f"running {parts}", "clipping", words, _running(lane, parts, most))]
         w = w / w.sum() if abs(w.sum()) > 1e-9 else w
         shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
         words = f"the gradients of {parts} parts of the batch with the weights {shown}"
@@ -194,6 +197,43 @@ def _added(w: NDArray[np.float64], norms: NDArray[np.float64], parts: int) -> li
         return [0.0, EPSILON, parts * EPSILON]
     more = float((w[one] * norms[one] - w[two] * norms[two]) / (w[two] - w[one]))
     return [more] if 0.1 * EPSILON <= more <= 100 * EPSILON else [0.0]
+
+
+def _running_limit(w: NDArray[np.float64], columns: Sequence[NDArray[np.float64]]) -> float | None:
+    """Return the norm to which a sum is clipped after each part is added, by weights of parts; None where it is not.
+
+    What is clipped with the later parts is clipped once more each time: a part has the share of the next one that
+    the sum up to it kept.
+    """
+    if not (w > 0.0).all():
+        return None
+    added = np.zeros_like(columns[0])
+    for share, column in zip(w[:-1] / w[1:], columns, strict=False):
+        added = added + column
+        if share < 1.0 - 1e-4:
+            limit = share * float(np.linalg.norm(added))
+            made = np.array(_kept_shares(columns, limit))
+            return limit if np.abs(made / made[-1] - w / w[-1]).max() <= 1e-4 else None
+    return None
+
+
+def _kept_shares(columns: Sequence[NDArray[np.float64]], limit: float) -> list[float]:
+    """Return how much of each part is in a sum that is clipped to a norm after each of them is added."""
+    added, shares = np.zeros_like(columns[0]), []  # type: NDArray[np.float64], list[float]
+    for column in columns:
+        whole = added + column
+        kept = min(1.0, limit / max(float(np.linalg.norm(whole)), 1e-300))
+        added, shares = kept * whole, [kept * one for one in (*shares, 1.0)]
+    return shares
+
+
+def _running(lane: Lane, parts: int, limit: float) -> Callable[[SeenUpdate], LeafArrays]:
+    def make(update: SeenUpdate) -> LeafArrays:
+        made, leaves = _of_parts(lane, update, parts), list(update.gradient)
+        shares = _kept_shares([joined(one, leaves) for one in made], limit)
+        return {leaf: np.sum([w * one[leaf] for w, one in zip(shares, made, strict=True)], axis=0) for leaf in leaves}
+
+    return make
 
 
 def _summed(
