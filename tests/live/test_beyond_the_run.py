@@ -175,3 +175,14 @@ def test_a_limit_that_suppress_leaves_as_it_was_is_state() -> None:
     assert first(check(suppressing(lost=True))) == "limit"
     assert check(suppressing(lost=False)).verdict == "holds"
     assert check(suppressing(lost=True, other=True)).verdict == "holds"
+
+
+@pytest.mark.parametrize("budget", [iter(range(75)), iter([0] * 75), iter((0,) * 75)], ids=["range", "list", "tuple"])
+def test_an_iterator_that_is_used_up_only_beyond_the_run_is_listed(budget: object) -> None:
+    def takes(state: State, number: int) -> None:
+        next(state.budget, None)
+        descend(state, number)
+
+    found = check(trainer(weights(budget=budget), takes, ("budget",), until=11), scenarios=("kill",))
+    assert (found.verdict, "state.budget.left" in {one.path for one in found.bookkeeping}) == ("holds", True), found
+    assert not check(trainer(weights(budget=budget), takes, until=11), scenarios=("kill",)).bookkeeping

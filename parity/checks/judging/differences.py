@@ -290,19 +290,19 @@ class Differences:
     def while_read(self) -> list[Evidence]:
         """Return what else differed from the resume on for as long as the loop could read it.
 
-        Variables are dead behind the loop, and arrays that no step changes are nobody's average: they would be listed
-        nowhere.
+        Variables are dead behind the loop, and what no step changes is nobody's average: nothing else lists them.
         """
         last, found = len(self.states) - 1, []
         for path in self.found[0]:
             role, changes = _part(path, self.states[0]), path in self.uninterrupted.changing
             lives = [at for at, both in enumerate(self.states) if not both.is_dead(path)]
-            listed = path in self.found[last] and changes
+            # a place that never comes to be the same may be a budget that steps take from, and decide behind the end
+            apart = changes and role == "position" and len(lives) > 1 and all(path in self.found[at] for at in lives)
+            listed = path in self.found[last] and changes and not apart
             if listed or not lives or path not in self.found[lives[-1]] or self.uninterrupted.is_history(path):
                 continue
-            # an unchanging whole number or text says where a process began, a float what it began with
-            first = "float" in self.states[0].leaf(path).kind
-            if role == "array" or (role == "scalar" and (changes or first)):
+            first = "float" in self.states[0].leaf(path).kind  # others that rest say where a process began
+            if role == "array" or (role == "scalar" and (changes or first)) or apart:
                 found += self._evidence(lives[-1], [path], RANK)
         return found
 
