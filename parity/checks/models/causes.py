@@ -46,11 +46,15 @@ def setting_cause(kinds: tuple[str, str], first: Mapping[str, object], second: M
     Example:
         >>> setting_cause(("LayerNorm", "LayerNorm"), {"eps": 1e-5}, {"epsilon": 1e-6})
         'LayerNorm: eps 1e-05 here, epsilon 1e-06 there'
+        >>> here, there = {"num_groups": 4, "num_channels": 8}, {"num_groups": None, "group_size": 4}
+        >>> setting_cause(("GroupNorm", "GroupNorm"), here, there)
+        'GroupNorm: num_groups 4 here, num_groups 2 there'
         >>> here, there = {"eps": 1e-5, "momentum": 0.1}, {"epsilon": 1e-5, "momentum": 0.9}
         >>> setting_cause(("BatchNorm1d", "BatchNorm"), here, there)
         ''
     """
     found = []
+    first, second = _counted(first, second), _counted(second, first)
     for word, other in _SAME:
         here = next((name for name in (word, other) if name in first), None)
         there = next((name for name in (other, word) if name in second), None)
@@ -63,6 +67,14 @@ def setting_cause(kinds: tuple[str, str], first: Mapping[str, object], second: M
             found.append(f"{here} {a!r} here, {there} {b!r} there")
     kind = kinds[0] if kinds[0] == kinds[1] else f"{kinds[0]} and {kinds[1]}"
     return f"{kind}: {'; '.join(found)}" if found else ""
+
+
+def _counted(settings: Mapping[str, object], other: Mapping[str, object]) -> Mapping[str, object]:
+    """Return settings with the number of groups where they give the size of one, by the channels of the other."""
+    size, channels = settings.get("group_size"), other.get("num_channels")
+    if isinstance(size, int) and size and isinstance(channels, int) and channels % size == 0:
+        return {**settings, "num_groups": channels // size}
+    return settings
 
 
 def _equal(word: str, a: object, b: object, first: set[str], second: set[str]) -> bool:

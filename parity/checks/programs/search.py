@@ -248,6 +248,9 @@ class ChangeSearch(ProgramTrial):
 def _told(found: Sequence[Explanation]) -> list[Explanation]:
     """Return one explanation of each topic, the narrowest first, operations before what a line is given."""
     kept: dict[str, Explanation] = {}
-    for one in sorted(found, key=lambda one: (one.rank, one.topic == "values exchanged")):
+    left = any(one.topic == "left out" for one in found)
+    # what is left out by the one is said before another reduction, which may be the same number by chance
+    late = {"values exchanged": 2, "reduction": int(left)}
+    for one in sorted(found, key=lambda one: (one.rank, late.get(one.topic, 0))):
         kept.setdefault(one.topic, one)
     return list(kept.values())

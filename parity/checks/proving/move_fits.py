@@ -145,7 +145,8 @@ def _leaf_move(update: SeenUpdate, leaf: str, tops: list[NDArray[np.float64]], d
     u, p = update.move[leaf].ravel(), update.before[leaf].ravel()
     limit = max(FIT * float(np.abs(u).max()), ROUNDING * float(np.abs(p).max(initial=0.0)))
     tops = [tops[0], *(one for one in tops[1:] if np.any(one))]  # no momentum is there before the first update
-    columns = [one / divisor for one in tops]
+    with np.errstate(all="ignore"):  # what is divided by nothing makes no move, which fits nothing
+        columns = [one / divisor for one in tops]
     for more in ([], [p]):  # without decay where that is enough
         parts = _solved([*columns, *more], u)
         if parts is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,6 +80,32 @@ def begin_cause(walk: TwoWalks) -> str:
         a, b = (_constant(list(held.values())) for held in (here, there))
         if a is not None and b is not None and a != b and (a != 0.0) != (b != 0.0):
             return f"state: {slot} begins at {a:.6g} here, {gap.other} at {b:.6g} there"
+    return _begun_lazily(walk)
+
+
+def _begun_lazily(walk: TwoWalks) -> str:
+    """Return a slot that begins at a number in one, where the other has none before its first update.
+
+    Both keep a share of themselves and add the same, so after one update they differ by one number everywhere. A slot
+    may be called by another group of leaves at another update: it is known by what it holds.
+    """
+    if not all(len(lane.moments) > 1 for lane in walk.lanes[:2]):
+        return ""
+    own = {slot: walk.pairing.over(held) for slot, held in walk.lanes[0].moments[1].slots.items()}
+    after = own, walk.lanes[1].moments[1].slots
+    for at, who, side, other in ((1, "port", "there", "here"), (0, "trainer", "here", "there")):
+        held = walk.lanes[at].moments[0].slots
+        numbers = {n for slot, one in held.items() if slot != MODEL and (n := _constant(list(one.values())))}
+        for slot, lazy in itertools.product(after[at], after[1 - at]) if numbers else ():
+            mine, theirs = after[at][slot], after[1 - at][lazy]
+            if MODEL in (slot, lazy) or mine.keys() != theirs.keys():
+                continue
+            one, two = (np.concatenate([held[leaf].ravel() for leaf in mine]) for held in (mine, theirs))
+            apart = one - two
+            if np.ptp(two) and apart[0] and np.ptp(apart) <= 1e-9 * abs(apart[0]):
+                began = next((n for n in sorted(numbers, key=abs) if 0.0 < apart[0] / n <= 1.0), None)
+                if began is not None:
+                    return f"state: {slot} of the {who} begins at {began:.6g} {side}, {lazy} at 0 {other}"
     return ""
 
 
