@@ -73,3 +73,29 @@ def test_it_is_named_behind_what_a_file_shows(lost, named):
         assert found.verdict == "holds", found.text()
     else:
         assert (found.verdict, found.suspects[0].path.partition(".")[0]) == ("broken", named), found.text()
+
+
+def rated(folder: Path, steps: int = 12, *, as_number: bool = False):
+    """Train in float32 by a rate that NumPy gives back as a float64, with which all comes to be float64 (NEP 50)."""
+    weights, rate, begun, file = np.ones(3, np.float32), 0.2, 0, folder / "state.npz"
+    if file.exists():
+        with np.load(file) as loaded:
+            weights, rate, begun = loaded["weights"], loaded["rate"][()], int(loaded["step"])
+        rate = float(rate) if as_number else rate
+    for step in range(begun, steps):
+        yield step
+        weights = weights - rate * (weights - np.float32(step))
+        rate = 0.9 * rate
+        if step % 4 == 3:
+            np.savez(file, weights=weights, step=step + 1, rate=rate)
+
+
+def test_a_rate_of_another_type_is_told_by_the_type() -> None:
+    found = parity.resumes(rated, steps=12, stop_at=9, mode="inline", scenarios="kill")
+    first = found.suspects[0]
+    assert (found.verdict, first.path) == ("broken", "rate"), found.text()
+    assert first.expected.endswith(" (float)"), found.text()
+    assert first.got.endswith(" (numpy.float64)"), found.text()
+    assert "another type" in first.advice
+    right = parity.resumes(rated, steps=12, stop_at=9, mode="inline", scenarios="kill", options={"as_number": True})
+    assert right.verdict == "holds", right.text()

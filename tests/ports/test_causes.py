@@ -154,9 +154,9 @@ def test_a_gated_layer_has_its_cause_and_no_other(fault, fused):
     assert gate_cause(befores, first, second) == cause
 
 
-def _normed(x, centred=True, epsilon=1e-5, inside=True, power=2):
-    x = x - x.mean(-1, keepdims=True) if centred else x
-    spread = (abs(x) ** power).mean(-1, keepdims=True)
+def _normed(x, centred=True, epsilon=1e-5, inside=True, power=2, over=-1):
+    x = x - x.mean(over, keepdims=True) if centred else x
+    spread = (abs(x) ** power).mean(over, keepdims=True)
     return x / (np.sqrt(spread + epsilon) if inside else np.sqrt(spread) + epsilon)
 
 
@@ -164,6 +164,8 @@ NORMS = {
     "epsilon": ({"epsilon": 1e-6}, "norm: epsilon 1e-05 here, 1e-06 there"),
     "mean": ({"centred": False}, "norm: the mean is taken off here, not there"),
     "outside": ({"inside": False}, "norm: epsilon inside the root here, outside there"),
+    "heads together": ({"over": (1, 2)}, "norm: over the last axis alone here, over axis 1 and the last one there"),
+    "samples together": ({"over": (0, 2)}, ""),
     "an epsilon of no library": ({"epsilon": 3e-5}, ""),
     "another power": ({"power": 3}, ""),
 }

@@ -75,6 +75,11 @@ def advise(evidence: Evidence, among: Sequence[Evidence] = ()) -> str:
     if evidence.when.startswith("across the"):
         what = "save" if "save" in evidence.when else "evaluation"
         return f"the {what} changes the live state: work on a copy, or put back what it changed"
+    texts = [side.rpartition(" (")[0] for side in (evidence.expected, evidence.got)]
+    if texts[0] and texts[0] == texts[1]:
+        return (
+            "the same number in another type: what it is computed with comes to be of another precision; convert it"
+        )
     if evidence.when.endswith("at the end") and ": " in evidence.path:
         kept = f"ignore={{{evidence.path!r}: reason}}"
         return f"no loss was seen before it: restore what this is written from; if it differs on purpose, {kept}"

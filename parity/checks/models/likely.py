@@ -18,6 +18,7 @@ from parity.checks.models.module_causes import angle_cause, left_out_cause
 from parity.checks.models.modules import CallPair, comparable
 from parity.checks.models.norm_causes import norm_cause, norm_way_cause
 from parity.checks.models.pooling_causes import pooling_cause, window_cause
+from parity.checks.models.rotary_causes import rotary_cause
 from parity.contract import ModuleCall
 
 __all__ = ["Scene", "likely_cause"]
@@ -69,6 +70,7 @@ def likely_cause(scene: Scene, parted: tuple[Float64s, Float64s], given: tuple[F
         or gate_cause(befores, *parted)
         or attention_cause(befores, *parted)
         or grouped_cause(befores, *parted)
+        or rotary_cause(scene.pair.paths, *parted)
         or _order_cause(scene)
         or left_out_cause(scene.calls, scene.pair.paths, *parted)
         or factor_cause(*parted, scene.dropouts)

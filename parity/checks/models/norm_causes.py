@@ -43,7 +43,7 @@ def norm_cause(first: Float64s, second: Float64s, given: Float64s) -> str:
 
 @dataclass(frozen=True)
 class _NormWay:
-    """One way to normalize the last axis."""
+    """One way to normalize the last axis, or it and another one."""
 
     centred: bool
     """Whether the mean is taken off, as in a LayerNorm; an RMSNorm keeps it."""
@@ -52,6 +52,8 @@ class _NormWay:
     """Whether epsilon is added to the variance, or to its root."""
     scaled: bool = False
     """Whether what is normalized was scaled first: its mean of squares is of what was scaled."""
+    with_axis: int | None = None
+    """A further axis over which it is normalized, such as that of the heads."""
 
 
 def norm_way_cause(first: Float64s, second: Float64s, given: Float64s, leaves: Sequence[Float64s]) -> str:
@@ -81,13 +83,15 @@ def norm_way_cause(first: Float64s, second: Float64s, given: Float64s, leaves: S
 
 
 def _normalized(given: Float64s) -> Iterator[tuple[_NormWay, Float64s]]:
-    for centred, epsilon, inside in itertools.product((True, False), _EPSILONS, (True, False)):
+    more = [axis for axis in range(1, given.ndim - 1) if given.shape[axis] > 1]  # samples are never taken together
+    for axis, centred, epsilon, inside in itertools.product((None, *more), (True, False), _EPSILONS, (True, False)):
         if not (epsilon == 0.0 and not inside):  # the same as inside
-            x = given - given.mean(-1, keepdims=True) if centred else given
-            square = (x * x).mean(-1, keepdims=True)
+            over = (-1,) if axis is None else (axis, -1)
+            x = given - given.mean(over, keepdims=True) if centred else given
+            square = (x * x).mean(over, keepdims=True)
             with np.errstate(all="ignore"):
                 yield (
-                    _NormWay(centred, epsilon, inside),
+                    _NormWay(centred, epsilon, inside, with_axis=axis),
                     x / (np.sqrt(square + epsilon) if inside else np.sqrt(square) + epsilon),
                 )
 
@@ -103,6 +107,12 @@ def _norm_differences(a: _NormWay, b: _NormWay) -> list[str]:
     if a.inside != b.inside:
         where = {True: "inside the root", False: "outside"}
         found.append(f"epsilon {where[a.inside]} here, {where[b.inside]} there")
+    if a.with_axis != b.with_axis:
+        here, there = (
+            "the last axis alone" if one is None else f"axis {one} and the last one"
+            for one in (a.with_axis, b.with_axis)
+        )
+        found.append(f"over {here} here, over {there} there")
     if a.scaled != b.scaled:
         order = {True: "before", False: "after"}
         found.append(f"scaled {order[a.scaled]} it is normalized here, {order[b.scaled]} there")
