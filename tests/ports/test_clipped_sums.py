@@ -56,3 +56,17 @@ def test_a_limit_that_is_never_reached_changes_nothing():
     walk = walk_of(momentum(1, 1), momentum(1, 1), lambda params: {"m": still_zero(params)},
                    loss=in_loop(2, 1e9), other=in_loop(2, 1e9, every=False))  # fmt: skip
     assert not gradient_forms_cause(walk)
+
+
+def test_a_loss_that_is_the_sum_of_those_of_parts_is_said():
+    def summed(state, batch):
+        made = [
+            gradients(state["params"], {n: one[at * 4 : at * 4 + 4] for n, one in batch.items()}) for at in range(3)
+        ]
+        return sum(value for value, _ in made), {leaf: sum(grads[leaf] for _, grads in made) for leaf in MODEL}
+
+    plain = lambda state, batch: gradients(state["params"], batch)  # noqa: E731
+    said = cause_of(plain, summed)
+    assert said.startswith("accumulation: the port's step takes the sum of the losses of 3 parts of the batch"), said
+    other = lambda state, batch: (1.7 * gradients(state["params"], batch)[0], gradients(state["params"], batch)[1])  # noqa: E731
+    assert "trains on another loss than its own" in cause_of(plain, other)

@@ -15,7 +15,7 @@ from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.unit_forms import EPSILON, GradientForm
 from parity.errors import ParityError
 
-__all__ = ["ascended_forms", "ascent_of", "batch_parts", "parted_forms"]
+__all__ = ["ascended_forms", "ascent_of", "batch_parts", "parted_forms", "parted_loss"]
 
 FIT = 1e-7
 """How far an update may be from what a form makes of it, relative to its largest element."""
@@ -246,6 +246,35 @@ def _summed(
         return {leaf: np.sum([w * one[leaf] for w, one in zip(shares, made, strict=True)], axis=0) for leaf in leaves}
 
     return make
+
+
+def parted_loss(lane: Lane, values: LeafArrays, step: int, loss: float) -> str:
+    """Return of which parts of a batch a loss is the mean or the sum, in words; empty where it is of none.
+
+    Each part has its own number of terms, such as tokens that count: the mean of means is not the mean.
+
+    Args:
+        lane: The run.
+        values: Of its leaves before the step.
+        step: Whose batch it is.
+        loss: What the step returned.
+    """
+    batch = lane.trainer.batch(step)
+    counts = {len(one) for one in batch.values() if isinstance(one, np.ndarray) and one.ndim}
+    if len(counts) != 1 or lane.seconds > 10 * SLOWEST:  # a dozen losses are asked for
+        return ""
+    count = counts.pop()
+    for parts in (*PARTS, count):
+        if parts < 2 or count % parts:
+            continue
+        try:
+            made = [lane.trainer.probe.loss(values, part).loss for part in batch_parts(batch, parts)]
+        except ParityError:
+            return ""
+        for words, total in (("mean", float(np.mean(made))), ("sum", float(np.sum(made)))):
+            if abs(total - loss) <= 1e-11 * abs(loss):
+                return f"the {words} of the losses of {parts} parts of the batch, each over its own terms"
+    return ""
 
 
 def _of_parts(lane: Lane, update: SeenUpdate, parts: int) -> list[LeafArrays]:

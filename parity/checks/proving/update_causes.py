@@ -26,6 +26,7 @@ from parity.checks.proving.lookaheads import lookahead_cause
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.move_form_causes import kept_ascent_cause, move_forms_cause
 from parity.checks.proving.moves import move_cause
+from parity.checks.proving.other_gradients import parted_loss
 from parity.checks.proving.peeled import peeled_cause
 from parity.checks.proving.projections import projection_cause
 from parity.checks.proving.rate_series import parted_rates_cause
@@ -149,13 +150,19 @@ def _of_a_schedule(walk: TwoWalks) -> str:
 def _loss_cause(walk: TwoWalks) -> str:
     """Return which of two steps returned another loss than its own loss function gives before the update."""
     values = dict(walk.lanes[0].moments[walk.done - 1].slots[MODEL])
+    sides = values, walk.pairing.over(values)
     own = []
-    for lane, held in zip(walk.lanes, (values, walk.pairing.over(values)), strict=False):
+    for lane, held in zip(walk.lanes, sides, strict=False):
         own.append(lane.trainer.probe.loss(held, lane.trainer.batch(walk.done - 1)).loss)
     off = [abs(a - b) > 1e-9 * abs(b) for a, b in zip(walk.losses, own, strict=True)]
     if off[0] == off[1]:
         return ""
     name = "the port's" if off[1] else "the trainer's"
+    if of_parts := parted_loss(walk.lanes[off[1]], sides[off[1]], walk.done - 1, walk.losses[off[1]]):
+        return (
+            f"accumulation: {name} step takes {of_parts}, {walk.losses[off[1]]!r}; the loss of the whole batch is "
+            f"{own[off[1]]!r}"
+        )
     return (
         f"{name} step trains on another loss than its own loss function: {walk.losses[off[1]]!r}, not {own[off[1]]!r}"
     )
