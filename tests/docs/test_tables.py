@@ -21,6 +21,7 @@ GENERATED = {
     (RESULTS,): "docs/test_results_page::test_the_page_is_as_it_was_written",
     (ON_A_GPU,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
     (ON_ANOTHER,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
+    (ON_ANOTHER,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
     (OTHERS, "", "given"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "bug", "expected"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "loop", "verdict"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
@@ -158,7 +159,7 @@ def census(pages: dict[str, str]) -> Counter[tuple[str, ...]]:
     found: Counter[tuple[str, ...]] = Counter()
     for page, text in pages.items():
         keys = [(page, *one.head[:2]) for one in tables(text)]
-        found.update([(page,)] if page in (RESULTS, ON_A_GPU) else keys)
+        found.update([(page,)] if page in (RESULTS, ON_A_GPU, ON_ANOTHER) else keys)
     return found
 
 
