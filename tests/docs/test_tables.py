@@ -21,7 +21,6 @@ GENERATED = {
     (RESULTS,): "docs/test_results_page::test_the_page_is_as_it_was_written",
     (ON_A_GPU,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
     (ON_ANOTHER,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
-    (ON_ANOTHER,): "docs/test_results_page::test_the_page_of_a_gpu_is_as_it_was_written",
     (OTHERS, "", "given"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "bug", "expected"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
     (OTHERS, "loop", "verdict"): "docs/test_other_tools::test_the_page_is_as_it_was_written",
