@@ -75,8 +75,7 @@ def advise(evidence: Evidence, among: Sequence[Evidence] = ()) -> str:
     if evidence.when.startswith("across the"):
         what = "save" if "save" in evidence.when else "evaluation"
         return f"the {what} changes the live state: work on a copy, or put back what it changed"
-    texts = [side.rpartition(" (")[0] for side in (evidence.expected, evidence.got)]
-    if texts[0] and texts[0] == texts[1]:
+    if evidence.is_one_number and evidence.expected != evidence.got:
         return (
             "the same number in another type: what it is computed with comes to be of another precision; convert it"
         )

@@ -42,6 +42,12 @@ class Evidence(NamedTuple):
     when: str
     """`at the resume`, `one step after the resume`, `in state.pt at the end`."""
 
+    @property
+    def is_one_number(self) -> bool:
+        """Whether both are the same number or text, though perhaps of two types, which are said behind it then."""
+        one, other = (side.rpartition(" (")[0] if side.endswith(")") else "" for side in (self.expected, self.got))
+        return self.expected == self.got or (bool(one) and one == other)
+
 
 NONE = Leaf("scalar", "", "", "")
 """Stands for a leaf that is not there."""

@@ -354,7 +354,7 @@ def _decides(item: Evidence, seen: Differences, *, there: bool) -> bool:
     counts where one of the runs is without it. Of a number that nothing but errors guard, its course tells.
     """
     use, name = seen.uninterrupted.use, _last_word(item)
-    if item.expected == item.got or not use.decides(name, there=there):
+    if item.is_one_number or not use.decides(name, there=there):
         return False
     if use.decides(name, there=there, errors=False):
         return True
@@ -378,7 +378,7 @@ def _last_word(item: Evidence) -> str:
 def _picks(item: Evidence, seen: Differences, uninterrupted: Uninterrupted) -> bool:
     """Return whether a number takes part in what picks the value of an expression, by its name so far."""
     leaf = seen.states[0].left.leaves.get(item.path)
-    if leaf is None or leaf.role != "scalar" or item.expected == item.got:
+    if leaf is None or leaf.role != "scalar" or item.is_one_number:
         return False
     return bool(choices_of(uninterrupted.use, [(identifiers(item.path) or [item.path])[-1]]))
 

@@ -218,7 +218,7 @@ def judge_later(runs: RecountedRuns, uninterrupted: Uninterrupted, out: Outcome)
             found = envelope.judge(resumed, start)
             why = found.too_wide
             bound = f"within {LIMIT:g} times what runs of {runs.counts[0]} and {runs.counts[1]} processes part by"
-            causes = [e for e in [*differs, *runs.as_saved] if e.expected != e.got]
+            causes = [e for e in [*differs, *runs.as_saved] if not e.is_one_number]
             if found.broken:
                 out.broken += [*causes, *(e._replace(expected=bound) for e in found.broken)]
     if why and differs:
