@@ -156,17 +156,8 @@ def main(
             print(f"bench-gpu: {why}; {options.page} stays", file=sys.stderr)
             return NONE_HERE
     made_by = f"make bench-gpu{' QUICK=--quick' if options.quick else ''}"
-    written = [
-        "--page",
-        str(options.page),
-        "--chart",
-        CHART,
-        "--command",
-        made_by,
-        "--no-readme",
-        "--title",
-        options.title,
-    ]
+    where = ["--page", str(options.page), "--chart", CHART, "--no-readme"]
+    written = [*where, "--command", made_by, "--title", options.title]
     return results.main([*_there(checked), *(f"--bench={path}" for path in _there(timed)), *written])
 
 

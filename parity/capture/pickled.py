@@ -109,16 +109,19 @@ def _word(name: str, argument: Any) -> str:
 
 
 def _digest(whole: _PickledPart) -> str:
-    """Return the digest of a node by those of its parts, each made once; what holds itself is one word there."""
+    """Return the digest of a node by those of its parts, each made once; what holds itself is told by its depth."""
     made: dict[int, str] = {}
+    depth = 0
     waiting = [(whole, False)]
     while waiting:
         node, ready = waiting.pop()
         if ready:
+            depth -= 1
             text = "\n".join([node.word, *(made[id(part)] for part in node.parts)])
             made[id(node)] = digest_of(text.encode("utf-8", "surrogatepass"))
         elif id(node) not in made:
-            made[id(node)] = "itself"
+            made[id(node)] = f"itself {depth}"  # until it is made: only what it holds asks for it
+            depth += 1
             waiting.append((node, True))
             waiting += [(part, False) for part in node.parts]
     return made[id(whole)]

@@ -14,7 +14,6 @@ import heapq
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePath
 from types import BuiltinFunctionType, ModuleType
@@ -142,8 +141,10 @@ class Walk:
             text = without_places(text)
         if isinstance(value, np.generic):
             kind, text = f"numpy.{value.dtype.name}", repr(value.item())
-        if len(text) > 120:  # bytes as those of an array that they may be of
-            text = (digest_of_pickle(value) or digest_of(value)) if type(value) is bytes else digest_of(text.encode())
+        if type(value) is bytes and (held := digest_of_pickle(value)) is not None:
+            text = held
+        elif len(text) > 120:  # bytes as those of an array that they may be of
+            text = digest_of(value if type(value) is bytes else text.encode())
         self.add(path, Leaf(role, component, kind, text), lambda: value)
 
     def array(self, path: str, value: np.ndarray[Any, Any], component: str, role: Role = "state") -> None:
@@ -200,8 +201,7 @@ class Walk:
             return
         leaves[path] = leaf
         if path in self._keep:
-            with suppress(Exception):  # without a copy a difference is told without its size
-                self.snapshot.values[path] = value()
+            self.snapshot.values[path] = value()
         if leaf.component == "loss" and _NUMBER.fullmatch(leaf.kind):
             self.snapshot.losses[path] = float(np.asarray(value()).reshape(-1)[0])
         if self._finite and leaf.role in ("state", "array") and "float" in leaf.kind and "[" in leaf.kind:

@@ -65,6 +65,18 @@ def test_what_holds_itself_has_a_digest():
     assert first is not None is not second != first
 
 
+def nested(outer):
+    inner: list = ["inner"]
+    whole: list = ["whole", inner]
+    inner.append(whole if outer else inner)
+    return pickle.dumps(whole)
+
+
+def test_what_holds_one_that_it_is_in_is_known_from_what_holds_itself():
+    assert digest_of_pickle(nested(outer=True)) == digest_of_pickle(nested(outer=True))
+    assert digest_of_pickle(nested(outer=True)) != digest_of_pickle(nested(outer=False))
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\x80", b"\x80\x04.", b"\x80\x04N.N.", b"\x80\x04garbage.", b"PK\x03\x04.", b"."]
 )

@@ -1,8 +1,11 @@
 """A rotary before a norm in one model and behind it in the other, of any base and scale of places."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from parity.checks.models.likely import Scene, likely_cause
 from parity.checks.models.rotary_causes import rotary_cause
 
 HEADS = np.random.default_rng(5).normal(size=(2, 7, 3, 8))
@@ -23,8 +26,11 @@ def turned(x, way, *, base=777.0, scale=0.5, axis=1, sign=1):
 @pytest.mark.parametrize("way", ["halves", "neighbours"])
 def test_the_side_that_turns_is_said(way, axis):
     there = turned(HEADS, way, axis=axis)
-    assert rotary_cause(PATHS, HEADS, there) == f"order: rotary (pairs of {way}) before attn.qn there, not here"
-    assert rotary_cause(PATHS, there, HEADS) == f"order: rotary (pairs of {way}) before attn.q_norm here, not there"
+    said = f"order: rotary (pairs of {way}) before "
+    assert rotary_cause(PATHS, HEADS, there).startswith(f"{said}attn.qn there, not here: what goes into it there is")
+    assert rotary_cause(PATHS, there, HEADS).startswith(
+        f"{said}attn.q_norm here, not there: what goes into it here is"
+    )
 
 
 def test_anything_else_is_no_rotary():
@@ -33,3 +39,10 @@ def test_anything_else_is_no_rotary():
         assert rotary_cause(PATHS, HEADS, there) == ""
     assert rotary_cause(PATHS, HEADS, turned(HEADS, "halves") * (1 + 1e-3 * drawn)) == ""
     assert rotary_cause(PATHS, HEADS[..., 0], HEADS[..., 0]) == ""
+
+
+def test_it_is_asked_where_the_inputs_of_a_pair_part():
+    calls = SimpleNamespace(path=PATHS[0], kind="RMSNorm", inputs=(), outputs=())
+    pair = SimpleNamespace(paths=PATHS, first=(calls,), second=(calls,))
+    scene = Scene(pair=pair, settings=({}, {}), pairs=(), agreed=(), leaves={})
+    assert likely_cause(scene, (HEADS, turned(HEADS, "halves")), None).startswith("order: rotary (pairs of halves)")

@@ -40,12 +40,15 @@ def rotary_cause(paths: tuple[str, str], first: Float64s, second: Float64s) -> s
                 continue
             if np.abs(turns[0] - 1.0).max() <= CLOSE:  # the first place is not turned, whichever is the turned one
                 side, path, other = _side(turns, paths)
-                return f"order: rotary (pairs of {way}) before {path} {side}, not {other}"
+                return (
+                    f"order: rotary (pairs of {way}) before {path} {side}, not {other}: what goes into it {side} is "
+                    f"that {other}, turned forwards by its place"
+                )
     return ""
 
 
 def _side(turns: Pairs, paths: tuple[str, str]) -> tuple[str, str, str]:
-    """Return where the rotary is, in whose words: a place turns forwards where it is."""
+    """Return where the rotary is, by the direction in which rotaries turn; either may be the other turned back."""
     forwards = float(np.angle(turns[1]).sum()) >= 0.0
     return ("there", paths[1], "here") if forwards else ("here", paths[0], "there")
 
@@ -59,11 +62,7 @@ def _neighbours(*values: Float64s) -> list[Pairs]:
     return [one[..., ::2] + 1j * one[..., 1::2] for one in values]
 
 
-def _turns(
-    one: Pairs,
-    two: Pairs,
-    axis: int,
-) -> Pairs | None:
+def _turns(one: Pairs, two: Pairs, axis: int) -> Pairs | None:
     """Return by what pairs are turned, [places, pairs]; None where that differs in samples or heads.
 
     Args:
