@@ -93,8 +93,9 @@ def optimizer(kind: str = "adam", **s: Any) -> Callable[[dict, Leaves, int], Non
                 u = m
             moved = params[leaf] - scale * u
             where = s.get("decay_at", "decoupled")
-            if where in ("decoupled", "not scheduled", "no rate"):
-                factor = {"decoupled": scale, "not scheduled": s.get("base", 0.01), "no rate": 1.0}[where]
+            factors = {"decoupled": scale, "not scheduled": s.get("base", 0.01), "no rate": 1.0, "no group": now}
+            if where in factors:
+                factor = factors[where]
                 moved = moved - factor * share * params[leaf]
             elif where == "after":
                 moved = moved * (1 - scale * share)

@@ -82,6 +82,7 @@ def grown(at: int) -> float:
 
 SGD, MOMENTUM, ADAM = ("sgd", {"rate": 0.05}), ("momentum", {"rate": 0.05}), ("adam", {})
 W, L2, DECOUPLED = {"decay": 0.1}, {"decay": 0.1, "decay_at": "l2"}, {"decay": 0.1}
+LAYERED = {"groups": lambda leaf: {"w": 0.25, "v": 0.5}.get(leaf, 1.0)}
 CLIP, VALUE, TELLS = {"clip": ("norm", 0.2)}, {"clip": ("value", 0.1)}, {"tells": True}
 
 
@@ -149,6 +150,14 @@ FAULTS = {
     "decay: L2 strength": F("adam", L2, {"decay": 0.2}, r"^(weight )?decay"),
     "decay: strength": F("adam", DECOUPLED, {"decay": 0.2}, r"^weight decay: another strength.*stronger"),
     "decay: strength, told": F("adam", DECOUPLED | TELLS, {"decay": 0.2}, r"^weight decay: another str.*by 0\.1$"),
+    "decay: not times the factors of leaves": F(
+        "adam", DECOUPLED | LAYERED, {"decay_at": "no group"},
+        r"^weight decay: the trainer's is in proportion to .* 0.00025 of w and 0.0005 of v .* 0.001 of every leaf",
+    ),
+    "decay: times the factors of leaves": F(
+        "adam", DECOUPLED | LAYERED | {"decay_at": "no group"}, {"decay_at": "decoupled"},
+        r"^weight decay: the port's is in proportion to .* 0.00025 of w and 0.0005 of v .* 0.001 of every leaf",
+    ),
     "decay: not times the rate": F("adam", DECOUPLED, {"decay_at": "no rate"}, r"^weight decay.*(rate)",
                                    r"^weight decay"),
     "decay: not scheduled": F("adam", DECOUPLED | {"rate": warm(4)}, {"decay_at": "not scheduled"},

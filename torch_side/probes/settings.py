@@ -117,7 +117,7 @@ def _plain(kind: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterat
                 if axis != value % max(first.ndim, 1):
                     yield f"axis {value % first.ndim}|{axis}", {key: axis}
     if kind in ("var", "std", "var_mean", "std_mean") and "correction" not in named and "unbiased" not in named:
-        yield "divided by n - 1|n", {"correction": 0}
+        yield "the divisor n - 1|n", {"correction": 0}
     if kind == "gelu" and "approximate" not in named:
         yield "approximate 'none'|'tanh'", {"approximate": "tanh"}
     if kind in ("tril", "triu"):

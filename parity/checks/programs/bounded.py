@@ -1,7 +1,8 @@
-"""A bound that a change keeps from acting: what is true of the program is that the bound is left out.
+"""A bound or a condition that a change keeps from acting: what is true of the program is that it is left out.
 
 A change before a `minimum` may make one of its two values the smaller one everywhere. Then the other value, which was
-changed, goes into nothing, and any change that makes it large enough would do as well.
+changed, goes into nothing, and any change that makes it large enough would do as well. A comparison of a value with
+itself is as true everywhere: that the condition is absent is what the change comes to.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ __all__ = ["kept_from_acting"]
 
 
 def kept_from_acting(
-    programs: Sequence[TracedProgram], edits: Mapping[int, OperationEdit]
+    programs: Sequence[TracedProgram], edits: Mapping[int, OperationEdit], *, conditions: bool = True
 ) -> Iterator[tuple[int, OperationChange]]:
-    """Yield bounds left out that act in a program as it is, and with a change in none of its draws.
+    """Yield bounds and conditions left out that act in a program as it is, and with a change in none of its draws.
 
     Args:
         programs: One at each draw of leaves and inputs.
         edits: The change.
+        conditions: Whether conditions are looked at too.
     """
     first = min(edits)
-    bounds = [
-        (at, place) for at in range(first + 1, len(programs[0].operations)) if at not in edits
-        for place in _sides(programs[0].operations[at])
-    ]  # fmt: skip
-    if not bounds:
+    behind = [at for at in range(first + 1, len(programs[0].operations)) if at not in edits]
+    bounds = [(at, place) for at in behind for place in _sides(programs[0].operations[at])]
+    decided = [at for at in behind if conditions and _decides(programs[0].operations[at])]
+    if not (bounds or decided):
         return
     changed = [program.changed(edits) for program in programs]
+    yield from _conditions(programs, changed, decided)
     held: dict[tuple[str, str, int], list[int]] = {}
     for at, place in bounds:
         if any(program is None or not _gives(program.operations[at], place) for program in changed):
@@ -47,6 +49,29 @@ def kept_from_acting(
         left = OperationEdit(after=lambda outputs, inputs, sources, place=place: (inputs[place],))  # type: ignore[misc]
         rest = dict.fromkeys(places[1:], left)
         yield places[0], OperationChange("left out", f"{kind} is applied", "not", 1, left, rest, whole=True)
+
+
+def _conditions(
+    programs: Sequence[TracedProgram], changed: Sequence[TracedProgram | None], conditions: Sequence[int]
+) -> Iterator[tuple[int, OperationChange]]:
+    """Yield conditions that hold everywhere, or nowhere, with a change, and as the program is do not."""
+    for value in (True, False):
+        held: dict[tuple[str, str], list[int]] = {}
+        for at in conditions:
+            if all(program is not None and (program.operations[at].outputs[0] == value).all() for program in changed):
+                held.setdefault((programs[0].operations[at].place, programs[0].operations[at].kind), []).append(at)
+        for (_, kind), places in held.items():
+            edit = OperationEdit(after=lambda o, i, s, v=value: (np.full_like(o[0], v),))  # type: ignore[misc]
+            words = "set everywhere" if value else "set nowhere"
+            rest = dict.fromkeys(places[1:], edit)
+            yield places[0], OperationChange("mask", f"{kind} as it is", words, 1, edit, rest)
+
+
+def _decides(one: ProgramOperation) -> bool:
+    """Return whether an operation gives truths of which some hold and others do not."""
+    if len(one.outputs) != 1 or one.outputs[0].dtype.kind != "b":
+        return False
+    return bool(one.outputs[0].any() and not one.outputs[0].all())
 
 
 def _sides(one: ProgramOperation) -> list[int]:

@@ -24,6 +24,7 @@ from parity.checks.programs.edits import (
     nearest,
     turns_of,
 )
+from parity.checks.programs.entropies import entropies_of
 from parity.checks.programs.exchanges import exchanges_of, moved_scales
 from parity.checks.programs.functions import ACTIVATIONS
 from parity.checks.programs.insertions import insertions_of
@@ -64,6 +65,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     if one.outputs[0].dtype.kind != "f":
         return
     yield from norms_of(one)
+    yield from entropies_of(one)
     yield from _functions(operations, at)
     yield from _arithmetic(one)
     yield from reductions_of(one)

@@ -45,7 +45,10 @@ def exchanges_of(
         for value, further in itertools.product((0, 1), (*range(1, FURTHEST + 1), 0)):
             found = [_later(operations, place, value, further) for place in places]
             if found[0] is not None:
-                edits = {place: edit for each in found if each is not None for place, edit in each[1].items()}
+                made = [each[1] for each in found if each is not None]
+                edits = {place: edit for each in made for place, edit in each.items()}
+                if len(edits) < sum(map(len, made)):
+                    continue  # the one is done where the other is left: one of the two values would be lost
                 own = edits.pop(places[0])
                 yield places[0], OperationChange("order", f"{one.kind} before {found[0][0]}", f"after {found[0][0]}",
                                                  1, own, edits, whole=True)  # fmt: skip

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from parity.checks.programs.edits import Explanation, NamedValues
 from parity.checks.programs.grafts import ValueGraft, grafted
 from parity.checks.programs.matching import Candidates, KnownValues, candidates_of
+from parity.checks.programs.rotaries import rotary_difference
 from parity.checks.programs.search import NARROW, PLAIN, STAGES, WIDE, ChangeSearch, searched
 from parity.checks.programs.trials import flat_of
 from parity.contract import TracedProgram
@@ -47,6 +48,9 @@ GRAFT_SECONDS = 5.0
 COMPACT = 16
 """Operations of both programs up to which the place at which they compute otherwise, where it is one line of each, is
 as good as a cause: changes are looked for there alone, none of the widest kind, and not several."""
+
+ROTARY_SECONDS = 3.0
+"""Of the processor, for what rotaries turn otherwise."""
 
 FOCUS_SECONDS = 10.0
 """Of the processor, for all changes of one operation where that place is known."""
@@ -104,6 +108,8 @@ def explain(
     left = max(most - (time.process_time() - began), SECONDS)
     if one := near or _of_one(first, second, orders, names, left, SECONDS, NARROW, focus):
         return [ProgramDifference((each,)) for each in one]
+    if turned := rotary_difference(first, second, orders, ROTARY_SECONDS):
+        return [ProgramDifference((turned,))]
     if graft is not None and compact:
         # a long line may have taken all the time for what it is given
         alone = _of_one(first, second, orders, names, SECONDS, SECONDS, PLAIN[-1:], focus, lines=False)

@@ -20,6 +20,7 @@ from parity.checks.programs.matching import KnownValues
 from parity.checks.programs.reductions import reduced_over
 from parity.checks.programs.regions import LAYOUT, DataFlow
 from parity.checks.programs.slices import block_taken
+from parity.checks.programs.tables import is_table, table_relation, table_text
 from parity.contract import ProgramOperation, TracedProgram
 
 __all__ = ["formulas_of"]
@@ -46,11 +47,16 @@ class FormulaLetters:
     Args:
         names: Of values that each of the two programs is given.
         flows: What both programs do.
+        both: They, at several places of their leaves and inputs.
     """
 
-    def __init__(self, names: tuple[NamedValues, NamedValues], flows: Sequence[DataFlow]) -> None:
-        self.names, self.flows = names, flows
+    def __init__(
+        self, names: tuple[NamedValues, NamedValues], flows: Sequence[DataFlow],
+        both: Sequence[Sequence[TracedProgram]],
+    ) -> None:  # fmt: skip
+        self.names, self.flows, self.both = names, flows, both
         self._held: list[tuple[KnownValues, str]] = []
+        self._tables: dict[str, NDArray[Any]] = {}
         self.words: dict[str, str] = {}
         self.taken: dict[str, dict[int, list[tuple[int, int]]]] = {}
         """Letter to program to the operations, and their inputs, that take it."""
@@ -75,8 +81,25 @@ class FormulaLetters:
             letter = "abcdefghijklmnopqrstuvwxyz"[len(self._held) % 26]
             self._held.append((KnownValues([flat]), letter))
             self.words[letter] = self._said(self._held[-1][0], flat)
+            if is_table(value) and all(
+                _same(value, (one.operations[at].inputs or one.operations[at].outputs)[place])
+                for one in self.both[side]
+            ):
+                self._tables[letter] = value
         self.taken.setdefault(letter, {}).setdefault(side, []).append((at, place))
         return letter
+
+    def told(self) -> dict[str, str]:
+        """Return what each letter is; of numbers that are no leaves and no batch, some of them, and how they lie."""
+        words = dict(self.words)
+        for letter, table in self._tables.items():
+            words[letter] += f", {table_text(table)}"
+            for other, earlier in self._tables.items():
+                if other == letter:
+                    break
+                if (lies := table_relation(earlier, table)) and other in self.single and letter in self.single:
+                    words[letter] += f": those of {other} {lies}"
+        return words
 
     def _said(self, known: KnownValues, value: FloatNumbers) -> str:
         """Return what a value is: its name, or what makes it in the first program that has it."""
@@ -113,7 +136,7 @@ def formulas_of(
     fewest, wider = 10**6, [frozenset(part) for part in parts]
     ends = [part[-1] for part in parts]
     for _ in range(ROUNDS):
-        letters = FormulaLetters(names, flows)
+        letters = FormulaLetters(names, flows, both)
         here, there = (
             _written(flows[side], both[side], wider[side], ends[side], letters, side) for side in (0, 1)
         )  # fmt: skip
@@ -121,7 +144,7 @@ def formulas_of(
             break
         alike = _is_one(here, there)
         if len(letters.single) + 10 * alike < fewest:
-            best, fewest = (here, there, letters.words), len(letters.single) + 10 * alike
+            best, fewest = (here, there, letters.told()), len(letters.single) + 10 * alike
         if not letters.single:
             break
         # a value that one side alone has is told by what it is made of
@@ -130,12 +153,12 @@ def formulas_of(
                 wider[side] |= {source for one in taken for source in _makers(flows[side], *one)}
     if not _is_one(*best[:2]):
         return best
-    letters = FormulaLetters(names, flows)
+    letters = FormulaLetters(names, flows, both)
     here, there = (
         _written(flows[side], both[side], frozenset(parts[side]), ends[side], letters, side, shapes=True)
         for side in (0, 1)
     )
-    return (here, there, letters.words) if here and there and not _is_one(here, there) else ("", "", {})
+    return (here, there, letters.told()) if here and there and not _is_one(here, there) else ("", "", {})
 
 
 def _is_one(here: str, there: str) -> bool:
@@ -202,9 +225,12 @@ class _FormulaWriter:
             return self.letters.of(one.outputs[0], self.side, at, 0)
         if known := self._function(at):
             return known
-        if one.kind in LAYOUT and len(floats := [n for n, x in enumerate(one.inputs) if x.dtype.kind in "bif"]) == 1:
+        floats = [n for n, x in enumerate(one.inputs) if x.dtype.kind in "bif"]
+        if len(floats) == 1 and (one.kind in LAYOUT or self._lays(at, floats[0])):
             self.count -= 1
             return self._taken(at, floats[0], binds)
+        if (place := self._index(at)) >= 0:
+            return self._taken(at, place, binds)
         if sign := self._sign(one):
             word, i, j = sign
             left, right = (self._operand(at, n, binding) for n, binding in
@@ -221,6 +247,20 @@ class _FormulaWriter:
                  for key, number in one.numbers.items() if f"{number:.6g}" not in given]  # fmt: skip
         over = reduced_over(one).strip()
         return f"{one.kind.strip('_')}({', '.join([*given, *plain, *([over] if over else [])])})"
+
+    def _lays(self, at: int, place: int) -> bool:
+        """Return whether an operation gives the numbers that it takes, in their order, in other axes."""
+        pairs = [(one.operations[at].inputs[place], one.operations[at].outputs) for one in self.programs]
+        return all(len(made) == 1 and x.size == made[0].size > 1 and np.array_equal(x.ravel(), made[0].ravel())
+                   for x, made in pairs)  # fmt: skip
+
+    def _index(self, at: int) -> int:
+        """Return which whole numbers an operation gives as they are, as one that counts from the end; -1 for none."""
+        one = self.flow.operations[at]
+        for place, x in enumerate(one.inputs if one.outputs[0].dtype.kind in "iu" and len(one.inputs) > 1 else ()):
+            if x.dtype.kind in "iu" and x.size > 1 and self._lays(at, place):
+                return place
+        return -1
 
     def _function(self, at: int) -> str:
         """Return what an operation makes as one function of a value in its part, where several operations make it."""

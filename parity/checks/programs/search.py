@@ -190,10 +190,13 @@ class ChangeSearch(ProgramTrial):
         return list(found.values())
 
     def _bound_left_out(self, change: OperationChange, edits: Mapping[int, OperationEdit]) -> Explanation | None:
-        """Return that a bound is left out where a change does no more than to keep it from acting."""
+        """Return that a bound or a condition is left out where a change does no more than to keep it from acting."""
         if change.topic in ("left out", "mask"):
             return None
-        for at, left in kept_from_acting(self.mine, edits):
+        # of a limit that the other program states, that is said, though it may be beyond all that there is
+        stated = {number for edit in edits.values() for number in edit.numbers.values()}
+        conditions = not stated or not stated <= self.candidates.numbers
+        for at, left in kept_from_acting(self.mine, edits, conditions=conditions):
             if self.fits(all_of := {at: left.edit, **left.rest}):
                 return self.explanation(left, at, all_of)
         return None

@@ -34,7 +34,7 @@ def beside_decay_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
     ratios = {at: one_value({leaf: decays[at][1][leaf] / decays[at][0][leaf] for leaf in on[0]}, 1e-4)
               for at in updates}  # fmt: skip
     if None in ratios.values():
-        return ""
+        return _of_rates(walk, one, two, decays)
     if all(abs(ratio - 1.0) <= 1e-5 for ratio in ratios.values()):  # type: ignore[operator]
         return _after(rates, decays, on[0])
     same = all(abs(value - 1.0) <= SAME for each in rates.values() for value in each.values())
@@ -48,6 +48,30 @@ def beside_decay_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
             f"its rate (schedule): {shown[0]} here, {shown[1]} there"
         )
     return _unscaled(walk, one, ratios) if same else ""
+
+
+def _of_rates(
+    walk: TwoWalks, one: MoveForm, two: MoveForm, decays: Mapping[int, list[dict[str, float]]]
+) -> str:  # fmt: skip
+    """Return that one decays each leaf by a share of that leaf's own rate, and the other all leaves alike."""
+    last = max(decays)
+    shares = [by_leaf(walk, form, last, lambda leaf: leaf.decay / leaf.rate if leaf.rate else 0.0, form is two)
+              for form in (one, two)]  # fmt: skip
+    of_rate, plain = (
+        [one_value({leaf: value for leaf, value in each.items() if value}, 1e-4) for each in held]
+        for held in (shares, decays[last])
+    )
+    for side, (who, other) in enumerate((("the trainer", "the port"), ("the port", "the trainer"))):
+        share, same = of_rate[side], plain[1 - side]
+        if share is not None and same is not None and plain[side] is None and of_rate[1 - side] is None:
+            held = decays[last][side]
+            shown = [f"{value:.4g} of {leaf}" for value, leaf in sorted({v: k for k, v in held.items() if v}.items())]
+            return (
+                f"weight decay: {who}'s is in proportion to the rate of each leaf, such as {' and '.join(shown[:2])} "
+                f"at an update, {other}'s is {same:.4g} of every leaf, though leaves have rates of their own there too: the "
+                f"factors of leaves do not scale its decay"
+            )
+    return ""
 
 
 def _unscaled(walk: TwoWalks, one: MoveForm, ratios: Mapping[int, float | None]) -> str:

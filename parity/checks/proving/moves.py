@@ -9,6 +9,8 @@ import numpy as np
 from parity.checks.proving.aheads import unused_momentum_cause
 from parity.checks.proving.effective import fitted, one_value
 from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.move_decays import beside_decay_cause
+from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.projected import projected_leaves
 from parity.checks.proving.rate_causes import FEW, rate_cause
 from parity.checks.proving.running_counts import running_counts_cause
@@ -141,7 +143,11 @@ def _decay_cause(walk: TwoWalks, before: LeafArrays, moves: Sequence[LeafArrays]
     if strength is not None and one_value({"": strength, **single}, 1e-4) is None:
         return ""
     if strength is None:
-        return f"weight decay: leaves decay at other strengths, such as {names_of(list(shares))}"
+        one, two = move_form(walk, 0), move_form(walk, 1)
+        cause = beside_decay_cause(walk, one, two) if one is not None and two is not None else ""
+        more = [f"{-share:.4g} more of {leaf}" for leaf, share in shares.items()]
+        told = f"the port takes {', '.join(more[:2])}{f' and {len(more) - 2} more' if len(more) > 2 else ''}"
+        return cause or f"weight decay: leaves decay at other strengths: {told}"
     used = rates_of(walk).get(walk.done - 1)
     than = (
         f"{'weaker' if strength > 0 else 'stronger'} than the trainer's by {abs(strength / (used or 1.0)):.4g}"
