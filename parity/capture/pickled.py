@@ -11,6 +11,7 @@ Source: the opcodes and their effects as `pickletools` lists them, Python 3.11 t
 from __future__ import annotations
 
 import pickletools
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +28,10 @@ _INTO = frozenset(("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUIL
 
 _STORED = frozenset(("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"))
 _TAKEN = frozenset(("GET", "BINGET", "LONG_BINGET"))
+_SETS = frozenset(("EMPTY_SET None", "FROZENSET None"))
+_SET_TYPES = frozenset(
+    f"GLOBAL '{module} {name}'" for module in ("builtins", "__builtin__") for name in ("set", "frozenset")
+)
 _SILENT = frozenset(("PROTO", "FRAME", "STOP"))
 
 
@@ -117,7 +122,7 @@ def _digest(whole: _PickledPart) -> str:
         node, ready = waiting.pop()
         if ready:
             depth -= 1
-            text = "\n".join([node.word, *(made[id(part)] for part in node.parts)])
+            text = "\n".join([node.word, *_told(node, made)])
             made[id(node)] = digest_of(text.encode("utf-8", "surrogatepass"))
         elif id(node) not in made:
             made[id(node)] = f"itself {depth}"  # until it is made: only what it holds asks for it
@@ -125,3 +130,18 @@ def _digest(whole: _PickledPart) -> str:
             waiting.append((node, True))
             waiting += [(part, False) for part in node.parts]
     return made[id(whole)]
+
+
+def _told(node: _PickledPart, made: Mapping[int, str]) -> list[str]:
+    """Return the digests of the parts of a node; of a set in an order of their own.
+
+    In which order a set gives its members depends on that in which they came, which a pickle turns round.
+    """
+    told = [made[id(part)] for part in node.parts]
+    if node.word in _SETS:
+        return sorted(told)
+    if node.word == "REDUCE None" and len(node.parts) == 2 and node.parts[0].word in _SET_TYPES:  # before protocol 4
+        given = node.parts[1].parts
+        if len(given) == 1 and given[0].word == "EMPTY_LIST None":
+            return [told[0], *sorted(made[id(part)] for part in given[0].parts)]
+    return told

@@ -29,6 +29,9 @@ LEAST = 1e-6
 LARGEST = 2**18
 """Elements of a value above which no rotary is looked for."""
 
+MOST_VALUE = 1e100
+"""Size of a number from which its square may be none."""
+
 MOST = 2000
 """Pairs of values that are compared."""
 
@@ -147,6 +150,8 @@ def _rotaries(operations: Sequence[ProgramOperation], ends: float) -> Iterator[_
         for place, x in [*enumerate(one.inputs, count), *enumerate(one.outputs)]:
             if x.dtype.kind != "f" or not 3 <= x.ndim <= 5 or not 4 <= x.size <= LARGEST or x.shape[-1] < 4:
                 continue
+            if not (np.abs(x) < MOST_VALUE).all():
+                continue  # a mask is filled with what no rotary turns
             squares = np.asarray((x * x).sum(-1))
             alike = held.setdefault(x.shape, [])
             if any(np.array_equal(x, value) for _, _, value, _ in alike):

@@ -68,8 +68,8 @@ def _of_rates(
             shown = [f"{value:.4g} of {leaf}" for value, leaf in sorted({v: k for k, v in held.items() if v}.items())]
             return (
                 f"weight decay: {who}'s is in proportion to the rate of each leaf, such as {' and '.join(shown[:2])} "
-                f"at an update, {other}'s is {same:.4g} of every leaf, though leaves have rates of their own there too: the "
-                f"factors of leaves do not scale its decay"
+                f"at an update, {other}'s is {same:.4g} of every leaf, though leaves have rates of their own there "
+                f"too: the factors of leaves do not scale its decay"
             )
     return ""
 
