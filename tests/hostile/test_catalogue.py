@@ -4,7 +4,6 @@ The rule: what is refused raises a ParityError whose message names the file or t
 trainer as it was, to the last bit; what is accepted gives the state of the good run, to the last bit.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.catalogue import ENTRIES
+from tests.support.sharing import made_once
 
 MEMORY = 256 << 20
 """Bytes a refusal may take at its peak; the largest document that is read has 64 MiB."""
@@ -29,18 +29,14 @@ RESTARTS = 20
 @pytest.fixture(scope="session")
 def results(good, memory, tmp_path_factory):
     """Return a function from a side's name to what became of its entries; asked once, by one test process."""
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
     known = {}
 
     def get(side):
         if side not in known:
-            with (shared / f"hostile-{side}.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                out = shared / f"hostile-{side}.jsonl"
-                if not out.exists():
-                    run_worker(side, good(side), memory, out)
-                lines = [json.loads(line) for line in out.read_text().splitlines()]
+            home = made_once(
+                tmp_path_factory, f"hostile-{side}", lambda home: run_worker(side, good(side), memory, home / "met")
+            )
+            lines = [json.loads(line) for line in (home / "met").read_text().splitlines()]
             known[side] = {line["id"]: line for line in lines}
         return known[side]
 

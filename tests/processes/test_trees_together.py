@@ -15,6 +15,7 @@ from parity.cli import main
 from parity.runs.launching import variables
 from tests.support.ports import free_port
 from tests.support.several import ROOT, SECONDS
+from tests.support.sharing import made_once
 
 pytestmark = pytest.mark.processes
 
@@ -40,6 +41,11 @@ def run(side: str, home: Path, *cases: str, count: int = 2, codes: tuple[int, ..
         for process in started:
             process.kill()
     assert {process.returncode for process in started} <= {*codes}, "\n".join(ends)
+    return said(home, *cases, count=count)
+
+
+def said(home: Path, *cases: str, count: int = 2) -> list[list[Any]]:
+    """Return what each of so many processes said in each case that they ran."""
     files = [[home / f"{case}.{index}.json" for index in range(count)] for case in cases]
     return [[json.loads(file.read_text()) if file.exists() else None for file in row] for row in files]
 
@@ -49,7 +55,6 @@ def saved(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path, dict[str, Any]]:
     """Two processes that save and restore, and are refused what they may not."""
-    home = tmp_path_factory.mktemp(request.param)
     cases = [
         "save",
         "beside",
@@ -62,9 +67,13 @@ def saved(
         "damaged",
         *(["alike"] * (request.param == "torch")),
     ]
-    told = dict(zip(cases, run(request.param, home, *cases), strict=True))
-    run(request.param, home, "alone", count=1)
-    return request.param, home, told
+
+    def make(home: Path) -> None:
+        run(request.param, home, *cases)
+        run(request.param, home, "alone", count=1)
+
+    home = made_once(tmp_path_factory, f"trees-of-two-{request.param}", make)
+    return request.param, home, dict(zip(cases, said(home, *cases), strict=True))
 
 
 def leaves(path: Path) -> dict[str, str]:
