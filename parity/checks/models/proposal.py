@@ -60,17 +60,25 @@ def match_models(subjects: Subjects) -> Matched:
     found: Matched | None = None
     for plan in plans:
         tried = _match(subjects, plan)
-        if found is None or len(tried.sure) > len(found.sure) or (tried.agree and not found.agree):
+        # of rows that are all alike nothing shows, not even where two models part: that both agree says little then
+        if found is None or (_told(tried), tried.agree) > (_told(found), found.agree):
             found = tried
         if found.agree or (not found.alone and not found.unsure):
             break
     if found is not None and not found.agree and plans[0].left == 0:
         finer = finer_plans(_shapes(subjects.first), _shapes(subjects.second), plans[0])
         fitting = next((plan for plan in finer if _agree(subjects, plan)), None)
-        found = found if fitting is None else _match(subjects, fitting)
+        tried = None if fitting is None else _match(subjects, fitting)
+        found = found if tried is None or _told(tried) < _told(found) else tried
     if found is None:
         return Matched((), (), (), (), (), False)
     return found
+
+
+def _told(matched: Matched) -> float:
+    """Return the share of a model's elements that lie in pieces which are told."""
+    every = sum(one.index.size for one in matched.first)
+    return sum(one.first.index.size for one in matched.sure) / max(every, 1)
 
 
 def _agree(subjects: Subjects, plan: CutPlan) -> bool:

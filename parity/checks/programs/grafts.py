@@ -10,12 +10,14 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.programs.edits import NamedValues, turns_of
 from parity.checks.programs.formulas import formulas_of
+from parity.checks.programs.masks import masks_apart
 from parity.checks.programs.matching import candidates_of
 from parity.checks.programs.regions import DataFlow
 from parity.checks.programs.trials import fits_all, flat_of, limits_of
@@ -46,6 +48,8 @@ class ValueGraft:
     """What the letters of the formulas are."""
     texts: tuple[str, str] = ("", "")
     """What of the lines asks for both values, as it stands there; told where there are no formulas."""
+    apart: str = ""
+    """Where both values are masks, at which places they differ."""
 
     @property
     def size(self) -> int:
@@ -68,7 +72,8 @@ class ValueGraft:
         elif all(self.texts) and self.texts[0] != self.texts[1] and max(self.lines) <= 1:
             places = [side.rpartition(" (")[2].rstrip(")") for side in self.sides]
             here, there = (f"`{text}` ({place})" for text, place in zip(self.texts, places, strict=True))
-        return f"computed otherwise: {here} here, {there} there ({equal})"
+        mask = f"mask: {self.apart}; " if self.apart else ""
+        return f"{mask}computed otherwise: {here} here, {there} there ({equal})"
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,18 @@ def _written(
         for flow, part, own, other in zip(flows, graft.parts, ends, ends[::-1], strict=True)
     ]
     here, there, letters = formulas_of(flows, both, parts, names)
-    return replace(graft, formulas=(here, there), letters=letters, texts=(ends[0].text, ends[1].text))
+    masks = [_mask_taken(flow, part[-1]) for flow, part in zip(flows, graft.parts, strict=True)]
+    apart = masks_apart(*masks) if ends[0].outputs[0].dtype.kind == "b" else ""
+    return replace(graft, formulas=(here, there), letters=letters, texts=(ends[0].text, ends[1].text), apart=apart)
+
+
+def _mask_taken(flow: DataFlow, end: int) -> NDArray[Any]:
+    """Return the truths by which numbers are first chosen that follow from an operation's; none where none are."""
+    for at in flow.parted:
+        one = flow.operations[at]
+        if at > end and one.outputs[0].dtype.kind == "f" and end in flow.part(at):
+            return next((x for x in one.inputs if x.dtype.kind == "b" and x.size > 1), np.zeros(0, bool))
+    return np.zeros(0, bool)
 
 
 def _second_turn(flow: DataFlow, part: Sequence[int]) -> Sequence[int]:

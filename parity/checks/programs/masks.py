@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from parity.checks.programs.edits import NamedValues, OperationChange
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation
 
-__all__ = ["is_mask", "turned_masks"]
+__all__ = ["is_mask", "masks_apart", "turned_masks"]
 
 MOST = 12
 """Masks of a program that are tried."""
@@ -92,3 +92,36 @@ def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
 def _shown(value: NDArray[Any]) -> str:
     first = ", ".join(f"{float(x):.4g}" for x in value.ravel()[:SHOWN])
     return f"{list(value.shape)} that begins with {first}"
+
+
+def masks_apart(first: NDArray[Any], second: NDArray[Any]) -> str:
+    """Return at which places two masks differ, in words; empty where they are no masks, or are the same.
+
+    Args:
+        first: Truths that a program makes.
+        second: Those that another one makes in their place, or their opposite, whichever is nearer.
+    """
+    if first.dtype.kind != "b" or second.dtype.kind != "b" or min(first.size, second.size) < 2:
+        return ""
+    one, two = (value.reshape([n for n in value.shape if n > 1]) for value in (first, second))
+    one, two = _as_few(one, two.ndim), _as_few(two, one.ndim)
+    if one.shape != two.shape:
+        return ""
+    opposite = 2 * int((one != two).sum()) > one.size  # what is True in one is hidden, and in the other seen
+    places = np.argwhere(one == two if opposite else one != two)
+    if not len(places):
+        return ""
+    more = f" and {len(places) - 1} more places" if len(places) > 1 else ""
+    said = f"differs at [{', '.join(map(str, places[0].tolist()))}]{more} of {list(one.shape)}"
+    here = {bool(one[tuple(place)]) for place in places}
+    if opposite or len(here) > 1:
+        return said
+    return f"{said}, {'set here and not there' if here == {True} else 'set there and not here'}"
+
+
+def _as_few(mask: NDArray[Any], ndim: int) -> NDArray[Any]:
+    """Return a mask without axes over which it is spread, such as that of heads, while it has more than wanted."""
+    for axis in range(mask.ndim - 1, -1, -1):
+        if mask.ndim > ndim and (mask == mask.take([0], axis)).all():
+            mask = mask.take(0, axis)
+    return mask

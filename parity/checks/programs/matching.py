@@ -121,7 +121,9 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
             continue
         if any(known.has(a) for a in outputs):
             same.append(at)
-            continue
+            # a mean may be the same where the variance beside it is not
+            if len(outputs) < 2 or not any(_is_taken(mine, at, a) for a in one.outputs if not _known(known, a)):
+                continue
         floats = [a for a in one.inputs if a.dtype.kind == "f" and a.size > 1]
         (first if all(known.has(a) for a in floats) else later).append(at)
     before = _before(mine, same, [a for at in first for a in mine[at].inputs])
@@ -142,6 +144,16 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         if a.dtype.kind == "f" and own.has(np.asarray(a, np.float64))
     )
     return Candidates([*first, *later], before[::-1], moved, wanted, numbers, frozenset(first), given)
+
+
+def _known(known: KnownValues, value: NDArray[Any]) -> bool:
+    return value.dtype.kind not in "f" or value.size < 2 or known.has(np.asarray(value, np.float64))
+
+
+def _is_taken(operations: Sequence[ProgramOperation], at: int, value: NDArray[Any]) -> bool:
+    """Return whether a later operation takes a value."""
+    return any(x.shape == value.shape and x.dtype == value.dtype and np.array_equal(x, value)
+               for one in operations[at + 1 :] for x in one.inputs)  # fmt: skip
 
 
 def _before(mine: Sequence[ProgramOperation], same: Sequence[int], given: Sequence[NDArray[Any]]) -> list[int]:
