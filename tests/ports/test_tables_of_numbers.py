@@ -13,7 +13,7 @@ import torch
 
 from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
-from parity.checks.programs.tables import table_relation
+from parity.checks.programs.tables import table_relation, table_text
 from torch_side.probes.programs import TorchProgram
 
 Function = Callable[..., Any]
@@ -73,3 +73,8 @@ def test_a_table_is_related_to_another_by_its_numbers_alone() -> None:
     assert table_relation(_KEPT, np.append([1.0, 1.0], _KEPT)) == "2 places later"
     assert not table_relation(_KEPT, _LINEAR)
     assert not table_relation(_KEPT, _KEPT[4:])
+
+
+def test_a_short_table_is_told_as_a_whole() -> None:
+    assert table_text(np.array([0, 0, 1, 1, 0])) == "the numbers 0, 0, 1, 1, 0"
+    assert table_text(np.arange(30)) == "30 numbers 0, 1, 2 to 29"

@@ -53,7 +53,7 @@ def nearer_rules(subjects: Subjects, found: ModelMap) -> list[LeafRule] | None:
         found: Their map, of which some rows are not sure.
     """
     matched = found.matched
-    if matched is None or found.alone or not matched.unsure:
+    if matched is None or found.alone or found.agree or not matched.unsure:
         return None
     try:
         pairs = _nearest_pairs(subjects, matched)

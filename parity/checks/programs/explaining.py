@@ -56,7 +56,7 @@ FOCUS_SECONDS = 10.0
 """Of the processor, for all changes of one operation where that place is known."""
 
 LARGEST_GRAFT = 24
-"""Operations of both programs from which such a place tells nothing."""
+"""Operations of both programs from which such a place tells nothing, where they are no formulas that can be read."""
 
 ALIKE = 0.6
 """Correlation from which two values inside two programs may be the same one, but for what is before them."""
@@ -118,7 +118,8 @@ def explain(
         return [ProgramDifference((each,)) for each in one]
     ends = time.process_time() + PAIR_SECONDS
     several = _of_several(first, second, orders, names, ends, MOST_CHANGES)
-    return [*several] or ([graft] if graft is not None and graft.size <= LARGEST_GRAFT else [])
+    told = graft is not None and (graft.size <= LARGEST_GRAFT or all(graft.formulas))
+    return [*several] or ([graft] if graft is not None and told else [])
 
 
 def _of_one(

@@ -81,9 +81,14 @@ class FormulaLetters:
             letter = "abcdefghijklmnopqrstuvwxyz"[len(self._held) % 26]
             self._held.append((KnownValues([flat]), letter))
             self.words[letter] = self._said(self._held[-1][0], flat)
-            if is_table(value) and all(
-                _same(value, (one.operations[at].inputs or one.operations[at].outputs)[place])
-                for one in self.both[side]
+            named = any(self.words[letter] == name for names in self.names for name in names)
+            if (
+                not named
+                and is_table(value)
+                and all(
+                    _same(value, (one.operations[at].inputs or one.operations[at].outputs)[place])
+                    for one in self.both[side]
+                )
             ):
                 self._tables[letter] = value
         self.taken.setdefault(letter, {}).setdefault(side, []).append((at, place))

@@ -144,7 +144,7 @@ def _written(
     ]
     here, there, letters = formulas_of(flows, both, parts, names)
     masks = [_mask_taken(flow, part[-1]) for flow, part in zip(flows, graft.parts, strict=True)]
-    apart = masks_apart(*masks) if ends[0].outputs[0].dtype.kind == "b" else ""
+    apart = masks_apart(*masks) if ends[0].outputs[0].dtype.kind in "bi" else ""  # of levels masks are made
     return replace(graft, formulas=(here, there), letters=letters, texts=(ends[0].text, ends[1].text), apart=apart)
 
 

@@ -12,6 +12,9 @@ __all__ = ["is_table", "table_relation", "table_text"]
 SHOWN = 3
 """Numbers of a table that are told, and the last one."""
 
+WHOLE = 16
+"""Numbers of a table that is told as a whole."""
+
 FEWEST = 4
 """Numbers of which a table is told."""
 
@@ -38,7 +41,9 @@ def table_text(table: NDArray[Any]) -> str:
     Args:
         table: A line of numbers.
     """
-    first = ", ".join(f"{float(x):.6g}" for x in table[:SHOWN])
+    first = ", ".join(f"{float(x):.6g}" for x in (table if table.size <= WHOLE else table[:SHOWN]))
+    if table.size <= WHOLE:
+        return f"the numbers {first}"
     return f"{table.size} numbers {first} to {float(table[-1]):.6g}"
 
 

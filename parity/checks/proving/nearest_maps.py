@@ -19,9 +19,6 @@ __all__ = ["parted_but_for_a_change"]
 BY_A_MAP = ("values exchanged: ", "value taken: ", "order: ", "layout: ", "transposed")
 """Words of changes that another map of the leaves might do as well: a right port under a wrong map shows these."""
 
-BY_NO_MAP = ("mask: ", "rotary: ")
-"""Words of changes that no map of the leaves does: they are of no value that a leaf goes into."""
-
 
 def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[Pairing, PortStage] | None:
     """Return that two models part, with the map under which one change makes them equal; None where none does.
@@ -31,8 +28,8 @@ def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[P
         mapped: What was found of their map, which is neither proven nor broken.
     """
     found = mapped.found
-    if found is None or found.alone:
-        return None
+    if found is None or found.agree or found.alone:
+        return None  # models that compute the same with equal leaves of one extent may differ by the map alone
     nearer = nearer_rules(subjects, found)
     if nearer is None:
         return None
@@ -40,8 +37,6 @@ def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[P
     pairing = Pairing(subjects, placements)
     if missing or not (cause := model_program_cause(pairing)) or any(words in cause for words in BY_A_MAP):
         return None
-    if found.agree and not cause.startswith(BY_NO_MAP):
-        return None  # models that compute the same with equal leaves of one extent may differ by the map alone
     proof = prove(subjects, nearer)
     if proof.verdict != "broken":
         return None
