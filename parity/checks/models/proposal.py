@@ -68,8 +68,8 @@ def match_models(subjects: Subjects) -> Matched:
     if found is not None and not found.agree and plans[0].left == 0:
         finer = finer_plans(_shapes(subjects.first), _shapes(subjects.second), plans[0])
         fitting = next((plan for plan in finer if _agree(subjects, plan)), None)
-        tried = None if fitting is None else _match(subjects, fitting)
-        found = found if tried is None or _told(tried) < _told(found) else tried
+        cut = None if fitting is None else _match(subjects, fitting)
+        found = found if cut is None or _told(cut) < _told(found) else cut
     if found is None:
         return Matched((), (), (), (), (), False)
     return found

@@ -76,11 +76,13 @@ class FormulaLetters:
             place: Of its inputs.
         """
         flat = np.asarray(value, np.float64)
-        letter = next((one for known, one in self._held if known.has(flat)), "")
+        whole = value.dtype.kind in "iu"  # places and labels of which some are moved are others
+        letter = next((one for known, one in self._held if (known.has_in_order if whole else known.has)(flat)), "")
         if not letter:
             letter = "abcdefghijklmnopqrstuvwxyz"[len(self._held) % 26]
             self._held.append((KnownValues([flat]), letter))
-            self.words[letter] = self._said(self._held[-1][0], flat)
+            known = self._held[-1][0]
+            self.words[letter] = self._said(known.has_in_order if whole else known.has, flat)
             named = any(self.words[letter] == name for names in self.names for name in names)
             if (
                 not named
@@ -106,11 +108,11 @@ class FormulaLetters:
                     words[letter] += f": those of {other} {lies}"
         return words
 
-    def _said(self, known: KnownValues, value: FloatNumbers) -> str:
+    def _said(self, has: Callable[[FloatNumbers], bool], value: FloatNumbers) -> str:
         """Return what a value is: its name, or what makes it in the first program that has it."""
         for names in self.names:
             for name, held in names.items():
-                if held.size == value.size and known.has(np.asarray(held, np.float64)):
+                if held.size == value.size and has(np.asarray(held, np.float64)):
                     return name
         for flow in self.flows:
             for one in flow.operations:
@@ -119,7 +121,7 @@ class FormulaLetters:
                 for turn in (one.outputs, *one.turns):
                     for part, y in enumerate(turn):
                         alike = y.size == value.size and y.dtype.kind in "bif"
-                        if alike and known.has(np.asarray(y, np.float64)):
+                        if alike and has(np.asarray(y, np.float64)):
                             which = f"part {part} of " if len(turn) > 1 else ""
                             return f"{which}what {one.kind.strip('_')} makes at {one.place}"
         return "a given value"

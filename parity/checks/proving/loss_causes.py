@@ -12,7 +12,7 @@ from parity.checks.proving.losses import LossPair
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import permutation_of
 
-__all__ = ["UNKNOWN", "UNSEEN", "loss_cause"]
+__all__ = ["loss_cause", "says_little"]
 
 CLOSE = 1e-9
 """Relative distance within which a way makes a loss."""
@@ -24,6 +24,14 @@ UNSEEN = (
     "another loss, or other outputs inside it, which were not seen: its formula, or what it gives the model, differs"
 )
 """What is said where outputs were not seen and no way makes both losses of the other model's."""
+
+OTHER_OUTPUTS = (
+    "the models give other outputs inside the loss, though they agree in evaluation: mode, or what they are given"
+)
+"""What is said where the loss gives the model something else, or in another mode."""
+
+ONE_ALONE = ", the other does not"
+"""End of what is said where a way makes one of two losses: of the other nothing is known but that."""
 
 LossWay = tuple[str, float]
 
@@ -37,10 +45,7 @@ def loss_cause(pair: LossPair) -> str:
     if cause := _inputs_cause(pair):
         return cause
     if not _same_outputs(pair):
-        return (
-            "the models give other outputs inside the loss, though they agree in evaluation: mode, "
-            "or what they are given"
-        )
+        return OTHER_OUTPUTS
     # of a model that the loss calls by another name nothing was seen, and the other's outputs are as good
     seen = pair.first.outputs or pair.second.outputs
     complete = bool(pair.first.outputs and pair.second.outputs)
@@ -56,10 +61,7 @@ def loss_cause(pair: LossPair) -> str:
             return UNKNOWN if complete else UNSEEN
         if not complete:
             return UNSEEN  # it may be other outputs, as of masks that only the loss gives the model
-        return (
-            f"equal outputs, another loss: {'the trainer' if here else 'the port'} takes {known[0]}, "
-            f"the other does not"
-        )
+        return f"equal outputs, another loss: {'the trainer' if here else 'the port'} takes {known[0]}{ONE_ALONE}"
     both = [way for way in here if way in there]
     if both:
         return ""
@@ -67,6 +69,15 @@ def loss_cause(pair: LossPair) -> str:
     whole = next((r for r in (ratio, 1 / ratio) if round(r) >= 2 and abs(r - round(r)) <= CLOSE * r), None)
     times = f" ({ratio:.6g} times the trainer's)" if whole else ""
     return f"loss: {here[0]} here, {there[0]} there{times}"
+
+
+def says_little(cause: str) -> bool:
+    """Return whether a cause says no more than where two losses part: what their programs do may tell why.
+
+    Args:
+        cause: As `loss_cause` returned it; empty for none.
+    """
+    return cause in ("", UNKNOWN, UNSEEN, OTHER_OUTPUTS) or cause.endswith(ONE_ALONE)
 
 
 def _part_cause(pair: LossPair) -> str:

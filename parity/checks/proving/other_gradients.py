@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.batch_parts import BatchParts, ways_of
 from parity.checks.proving.effective import fitted_any
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.seen import SeenUpdate, decays_of, joined
@@ -15,7 +15,7 @@ from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.unit_forms import EPSILON, GradientForm
 from parity.errors import ParityError
 
-__all__ = ["ascended_forms", "ascent_of", "batch_parts", "parted_forms", "parted_loss"]
+__all__ = ["ascended_forms", "ascent_of", "parted_forms", "parted_loss"]
 
 FIT = 1e-7
 """How far an update may be from what a form makes of it, relative to its largest element."""
@@ -146,14 +146,10 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
     """
     if set(update.gradient) - set(lane.trainer.model.leaves) or lane.seconds > SLOWEST:
         return []
-    batch = lane.trainer.batch(0)
-    counts = {len(one) for one in batch.values() if isinstance(one, np.ndarray) and one.ndim}
-    if len(counts) != 1:
-        return []
-    count, leaves = counts.pop(), list(update.gradient)
+    leaves = list(update.gradient)
     o = joined(seen, leaves)
-    for parts in PARTS:
-        if count % parts or o.size < 4 * parts:
+    for parts in ways_of(lane.trainer.batch(0), PARTS):
+        if o.size < 4 * parts.count:
             continue
         try:
             made = _of_parts(lane, update, parts)
@@ -168,21 +164,22 @@ def parted_forms(lane: Lane, update: SeenUpdate, seen: LeafArrays) -> list[Gradi
         limit, top = float((w * norms).max()), float(w.max())
         clipped = np.abs(w * norms - limit) <= 1e-5 * limit
         if (clipped | (np.abs(w - top) <= 1e-5 * top)).all() and (clipped & (w < top * (1 - 1e-5))).any():
-            words = f"each of {parts} parts of the batch is clipped by itself, then they are added"
-            kind = f"parts {parts} clipped"
+            words = f"each of {parts.words} is clipped by itself, then they are added"
+            kind = f"{parts.words} clipped"
             return [
                 GradientForm(kind, "clipping", words, _summed(lane, parts, None, free, limit, more))
-                for more in _added(w[clipped], norms[clipped], parts) for free in (top, np.inf)
+                for more in _added(w[clipped], norms[clipped], parts.count) for free in (top, np.inf)
             ]  # fmt: skip
         if (most := _running_limit(w, columns)) is not None:
-            words = f"clipped again by the norm of all after each of {parts} parts of the batch is added"
-            return [GradientForm(f"running {parts}", "clipping", words, _running(lane, parts, most))]
+            words = f"clipped again by the norm of all after each of {parts.words} is added"
+            return [GradientForm(f"running {parts.words}", "clipping", words, _running(lane, parts, most))]
         w = w / w.sum() if abs(w.sum()) > 1e-9 else w
         shown = ", ".join(f"{weight:.4g}" if abs(weight) > 1e-7 else "0" for weight in w)
-        words = f"the gradients of {parts} parts of the batch with the weights {shown}"
+        words = f"the gradients of {parts.words} with the weights {shown}"
         return [
-            GradientForm(f"parts {shown}", "accumulation", words, _summed(lane, parts, [float(one) for one in w]),
-                         weights=tuple(float(one) for one in w))
+            GradientForm(f"{parts.words} {shown}", "accumulation", words,
+                         _summed(lane, parts, [float(one) for one in w]),
+                         weights=tuple(float(one) for one in w), strided=parts.strided)
         ]  # fmt: skip
     return []
 
@@ -227,7 +224,7 @@ def _kept_shares(columns: Sequence[NDArray[np.float64]], limit: float) -> list[f
     return shares
 
 
-def _running(lane: Lane, parts: int, limit: float) -> Callable[[SeenUpdate], LeafArrays]:
+def _running(lane: Lane, parts: BatchParts, limit: float) -> Callable[[SeenUpdate], LeafArrays]:
     def make(update: SeenUpdate) -> LeafArrays:
         made, leaves = _of_parts(lane, update, parts), list(update.gradient)
         shares = _kept_shares([joined(one, leaves) for one in made], limit)
@@ -237,7 +234,12 @@ def _running(lane: Lane, parts: int, limit: float) -> Callable[[SeenUpdate], Lea
 
 
 def _summed(
-    lane: Lane, parts: int, weights: Sequence[float] | None, top: float = 1.0, limit: float = 1.0, more: float = 0.0
+    lane: Lane,
+    parts: BatchParts,
+    weights: Sequence[float] | None,
+    top: float = 1.0,
+    limit: float = 1.0,
+    more: float = 0.0,
 ) -> Callable[[SeenUpdate], LeafArrays]:
     def make(update: SeenUpdate) -> LeafArrays:
         made, leaves = _of_parts(lane, update, parts), list(update.gradient)
@@ -260,40 +262,20 @@ def parted_loss(lane: Lane, values: LeafArrays, step: int, loss: float) -> str:
         loss: What the step returned.
     """
     batch = lane.trainer.batch(step)
-    counts = {len(one) for one in batch.values() if isinstance(one, np.ndarray) and one.ndim}
-    if len(counts) != 1 or lane.seconds > 10 * SLOWEST:  # a dozen losses are asked for
+    if lane.seconds > 10 * SLOWEST:  # two dozen losses are asked for
         return ""
-    count = counts.pop()
-    for parts in (*PARTS, count):
-        if parts < 2 or count % parts:
-            continue
+    rows = max((len(one) for one in batch.values() if isinstance(one, np.ndarray) and one.ndim), default=0)
+    for parts in ways_of(batch, (*PARTS, rows)):
         try:
-            made = [lane.trainer.probe.loss(values, part).loss for part in batch_parts(batch, parts)]
+            made = [lane.trainer.probe.loss(values, part).loss for part in parts.of(batch)]
         except ParityError:
             return ""
         for words, total in (("mean", float(np.mean(made))), ("sum", float(np.sum(made)))):
             if abs(total - loss) <= 1e-11 * abs(loss):
-                return f"the {words} of the losses of {parts} parts of the batch, each over its own terms"
+                return f"the {words} of the losses of {parts.words}, each over its own terms"
     return ""
 
 
-def _of_parts(lane: Lane, update: SeenUpdate, parts: int) -> list[LeafArrays]:
+def _of_parts(lane: Lane, update: SeenUpdate, parts: BatchParts) -> list[LeafArrays]:
     values, batch = lane.moments[update.at - 1].slots[MODEL], lane.trainer.batch(update.at - 1)
-    return [lane.trainer.probe.loss(values, part).gradients for part in batch_parts(batch, parts)]
-
-
-def batch_parts(batch: Mapping[str, Any], parts: int) -> list[dict[str, Any]]:
-    """Return equal parts of a batch, one after the other.
-
-    Args:
-        batch: Whose arrays have one length.
-        parts: How many.
-    """
-    found = []
-    for at in range(parts):
-        part = {}
-        for name, one in batch.items():
-            size = len(one) // parts if isinstance(one, np.ndarray) and one.ndim else 0
-            part[name] = one[at * size : (at + 1) * size] if size else one
-        found.append(part)
-    return found
+    return [lane.trainer.probe.loss(values, part).gradients for part in parts.of(batch)]

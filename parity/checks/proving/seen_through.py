@@ -15,8 +15,9 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.batch_parts import BatchParts
 from parity.checks.proving.gradient_forms import gradient_form
-from parity.checks.proving.other_gradients import ascent_of, batch_parts
+from parity.checks.proving.other_gradients import ascent_of
 from parity.checks.proving.seen import SeenUpdate
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.sources import PortTrainer
@@ -54,7 +55,9 @@ def through_parts(walk: TwoWalks) -> TwoWalks | None:
     two = gradient_form(walk, 1)
     if two is None or not one.same(two):
         return None
-    return _through(walk, lambda trainer: _PartedTrainer(trainer, one.weights))
+    return _through(
+        walk, lambda trainer: _PartedTrainer(trainer, one.weights, BatchParts(len(one.weights), one.strided))
+    )
 
 
 def _through(walk: TwoWalks, made: Callable[[PortTrainer], Any]) -> TwoWalks:
@@ -99,13 +102,13 @@ class _AscendedTrainer(_SeenTrainer):
 class _PartedTrainer(_SeenTrainer):
     """One whose loss is the weighted sum of those of parts of a batch."""
 
-    def __init__(self, trainer: PortTrainer, weights: tuple[float, ...]) -> None:
+    def __init__(self, trainer: PortTrainer, weights: tuple[float, ...], parts: BatchParts) -> None:
         super().__init__(trainer)
-        self.weights = weights
+        self.weights, self.parts = weights, parts
 
     def loss(self, values: Mapping[str, NDArray[np.float64]], batch: Any) -> Any:
         """Return loss and gradients, summed over the parts."""
-        made = [self.trainer.probe.loss(values, part) for part in batch_parts(batch, len(self.weights))]
+        made = [self.trainer.probe.loss(values, part) for part in self.parts.of(batch)]
         gradients = {
             leaf: np.asarray(sum(w * one.gradients[leaf] for w, one in zip(self.weights, made, strict=True)))
             for leaf in made[0].gradients

@@ -17,7 +17,7 @@ from parity.checks.proving.initial import compare_starts
 from parity.checks.proving.initial_singles import StartDraws
 from parity.checks.proving.later_losses import later_loss_cause
 from parity.checks.proving.lockstep import AHEAD
-from parity.checks.proving.loss_causes import UNKNOWN, UNSEEN, loss_cause
+from parity.checks.proving.loss_causes import loss_cause, says_little
 from parity.checks.proving.losses import (
     LossPair,
     Pairing,
@@ -227,7 +227,7 @@ class Proving:
                     f"where {limit:.1e} passes"
                 )
                 cause = mode_cause(self.pairing, *self.trainers, values, step) or loss_cause(pair)
-                if not cause or cause in (UNKNOWN, UNSEEN):
+                if says_little(cause):
                     cause = loss_program_cause(self.pairing, *self.trainers) or cause
                 return PortStage("loss", "broken", said, cause)
             worst = max(worst, gap)

@@ -203,12 +203,28 @@ class _StopSearch:
         seen: set[tuple[int, ...]] = set()
         ways = itertools.chain(
             ((at,) for at in stops), self._by_line(stops), [tuple(stops)] if len(stops) > 1 else [],
-            ((at,) for at in plain), self._by_line(plain), self._taken(plain),
+            self._stopped_by_other(plain), ((at,) for at in plain), self._by_line(plain), self._taken(plain),
         )  # fmt: skip
         for group in ways:
             if group and group not in seen:
                 seen.add(group)
                 yield group
+
+    def _stopped_by_other(self, points: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the values that a line of the other program stops, and all that it stops, each where it is last seen.
+
+        A function that several lines call stops in each of the calls: no one line of this program has all of them.
+        """
+        lines: dict[str, list[KnownValues]] = {}
+        for one in self.others:
+            if one.kind in STOPPING and one.inputs and one.inputs[0].dtype.kind == "f":
+                lines.setdefault(one.place, []).append(KnownValues([np.asarray(one.inputs[0], np.float64)]))
+        made = [at for at in points if self.points[at].number < 0]
+        held = [[next((at for at in reversed(made) if known.has(self._value(at))), -1) for known in each]
+                for each in lines.values()]  # fmt: skip
+        for group in (*held, [at for each in held for at in each]):
+            if group and min(group) >= 0:
+                yield tuple(sorted(set(group)))
 
     def _by_line(self, points: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Yield what operations of one kind give, or take, in one expression, however often it is computed."""

@@ -57,6 +57,8 @@ class GradientForm:
     """Leaves to which it is added."""
     weights: tuple[float, ...] = ()
     """Of parts of the batch, where it is a sum of their gradients."""
+    strided: bool = False
+    """Whether these parts are of every so manyth row."""
     added: bool = False
     """Whether a share of the parameters is added to what was clipped, of whatever strength."""
 

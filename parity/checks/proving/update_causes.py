@@ -154,7 +154,7 @@ def _loss_cause(walk: TwoWalks) -> str:
     own = []
     for lane, held in zip(walk.lanes, sides, strict=False):
         own.append(lane.trainer.probe.loss(held, lane.trainer.batch(walk.done - 1)).loss)
-    off = [abs(a - b) > 1e-9 * abs(b) for a, b in zip(walk.losses, own, strict=True)]
+    off = [bool(abs(a - b) > 1e-9 * abs(b)) for a, b in zip(walk.losses, own, strict=True)]
     if off[0] == off[1]:
         return ""
     name = "the port's" if off[1] else "the trainer's"
