@@ -21,7 +21,7 @@ LARGEST = 2**20
 
 
 @dataclass(frozen=True)
-class _Way:
+class _EntropyWay:
     """A way to take the cross entropy of logits and labels."""
 
     smoothing: str = "over all classes"
@@ -80,7 +80,7 @@ def entropies_of(one: ProgramOperation) -> Iterator[OperationChange]:
         return
     y = one.outputs[0]
     share, ignored = one.numbers.get("label_smoothing", 0.0), one.numbers.get("ignore_index", -100.0)
-    ways = [_Way(*each) for each in itertools.product(_SMOOTHINGS, _WEIGHTS, _DIVISORS)]
+    ways = [_EntropyWay(*each) for each in itertools.product(_SMOOTHINGS, _WEIGHTS, _DIVISORS)]
     made = {way: computed(lambda *x, way=way: way.of(x, share, ignored), *one.inputs) for way in ways}
     own = next((way for way, value in made.items() if equal(value, y)), None)
     if own is None:
@@ -103,5 +103,5 @@ _WORDS = {
 }  # fmt: skip
 
 
-def _apart(one: _Way, other: _Way) -> Sequence[str]:
+def _apart(one: _EntropyWay, other: _EntropyWay) -> Sequence[str]:
     return [name for name in _WORDS if getattr(one, name) != getattr(other, name)]

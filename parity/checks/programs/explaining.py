@@ -55,6 +55,10 @@ ROTARY_SECONDS = 3.0
 FOCUS_SECONDS = 10.0
 """Of the processor, for all changes of one operation where that place is known."""
 
+BY_CHANCE = frozenset(("activation", "arithmetic", "layout", "left out", "order", "value"))
+"""Changes of which another one may do as well where what follows is rounded to whole numbers, such as a bucket: that
+both compute the same but for a number is said before these."""
+
 LARGEST_GRAFT = 24
 """Operations of both programs from which such a place tells nothing, where they are no formulas that can be read."""
 
@@ -107,6 +111,8 @@ def explain(
     near = _of_one(first, second, orders, names, NEAR_SECONDS, SECONDS, PLAIN, focus, near=True)
     left = max(most - (time.process_time() - began), SECONDS)
     if one := near or _of_one(first, second, orders, names, left, SECONDS, NARROW, focus):
+        if graft is not None and graft.by_a_number and {each.topic for each in one} <= BY_CHANCE:
+            return [graft]
         return [ProgramDifference((each,)) for each in one]
     if turned := rotary_difference(first, second, orders, ROTARY_SECONDS):
         return [ProgramDifference((turned,))]

@@ -7,6 +7,7 @@ fewest operations make which the other program has not.
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ from parity.checks.programs.trials import fits_all, flat_of, limits_of
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation, TracedProgram
 
 __all__ = ["ValueGraft", "grafted"]
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 MOST_ORDERS = 6
 """Orders of axes in which one value is put in place of another."""
@@ -55,6 +58,16 @@ class ValueGraft:
     def size(self) -> int:
         """Return how many operations are told."""
         return sum(map(len, self.parts))
+
+    @property
+    def by_a_number(self) -> bool:
+        """Return whether both compute the same there but for one number."""
+        if not all(self.formulas) or max(self.lines) > 1:
+            return False
+        here, there = (_NUMBER.findall(formula) for formula in self.formulas)
+        apart = sum(a != b for a, b in zip(here, there, strict=False))
+        plain = [_NUMBER.sub("#", formula) for formula in self.formulas]
+        return plain[0] == plain[1] and len(here) == len(there) and apart == 1
 
     @property
     def text(self) -> str:
@@ -202,7 +215,7 @@ class _Trial:
             elif self._is_result(one) and (here.is_raw(one.at) or there.is_raw(two.at)):
                 continue  # of any two programs the results can be exchanged
             elif any(self._fits(one, laid) for laid in _laid(one, two, self.theirs)):
-                return here.part(one.at), there.part(two.at)
+                return _parts_of_one_turn((here, one), (there, two))
         return None
 
     def _is_result(self, one: _Spot) -> bool:
@@ -225,6 +238,21 @@ class _Trial:
     def _fits(self, one: _Spot, values: Sequence[Sequence[NDArray[np.float64]]]) -> bool:
         edits = [{place: _putting(value) for place, value in zip(one.places, made, strict=True)} for made in values]
         return fits_all(self.mine, edits, self.wanted, self.limits, self.orders)
+
+
+def _parts_of_one_turn(
+    first: tuple[DataFlow, _Spot], second: tuple[DataFlow, _Spot]
+) -> tuple[list[int], list[int]]:  # fmt: skip
+    """Return what makes two values, of several turns in the first one in which both programs part.
+
+    What one of them does in more pieces parts in every turn, as a softmax written out beside one that is a call.
+    """
+    sides = (first, second)
+    turn = max(spot.places.index(spot.at) if spot.at in spot.places else 0 for _, spot in sides)
+    ends = [spot.places[turn] for _, spot in sides]
+    if any(end not in flow.parted_set for (flow, _), end in zip(sides, ends, strict=True)):
+        ends = [spot.at for _, spot in sides]
+    return first[0].part(ends[0]), second[0].part(ends[1])
 
 
 def _putting(value: NDArray[np.float64]) -> OperationEdit:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.initial_pooled import spread_error, unlike_pooled
 from parity.checks.proving.initial_singles import StartDraws, unlike_singles
 from parity.checks.proving.initial_structure import equal_leaves, tail_unlike, unlike_structure
 from parity.checks.proving.losses import Pairing
@@ -48,10 +49,11 @@ def compare_starts(
 
     Args:
         pairing: Of the models, as they were built.
-        again: Builds both models once more, for leaves of one element; None where that cannot be done.
+        again: Builds both models once more, where one draw is not enough; None where that cannot be done.
 
     Numerics: means and standard deviations against 7 standard errors, which are estimated from both samples, the
-    fourth moment included; spreads of all leaves of one shape together too; constants must be equal to 1e-6.
+    fourth moment included; spreads of all leaves of one shape together too, and of all leaves of several draws where
+    one of each is doubtful; constants must be equal to 1e-6.
     """
     expected = pairing.over(pairing.subjects.first.leaves)
     found = []
@@ -67,6 +69,8 @@ def compare_starts(
     own = {leaf: pairing.subjects.second.leaves[leaf] for leaf in expected}
     found += [UnlikeStart(leaf, said) for leaf, said in equal_leaves(expected, own) if leaf not in told]
     found += [UnlikeStart(leaf, said) for leaf, said in unlike_singles((expected, own), again)]
+    if not found:
+        found += [UnlikeStart(leaf, said) for leaf, said in unlike_pooled((expected, own), again, told, SIGMAS)]
     return found, len(expected)
 
 
@@ -87,7 +91,7 @@ def _unlike(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
     spread = math.hypot(a.std(), b.std()) / math.sqrt(n)
     if abs(a.mean() - b.mean()) > SIGMAS * spread:
         return f"mean {a.mean():.4g} here, {b.mean():.4g} there, where draws explain {spread:.1g}"
-    error = _spread_error(a, b)
+    error = spread_error(a, b)
     if abs(math.log(a.std() / b.std())) > SIGMAS * error:
         return f"spread {a.std():.4g} here, {b.std():.4g} there, where draws explain {100 * error:.1g} percent"
     gap = _largest_gap(a / a.std(), b / b.std())
@@ -97,11 +101,6 @@ def _unlike(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
             f"{np.abs(b).max():.4g} there"
         )
     return tail_unlike(a, b, CHANCE)
-
-
-def _spread_error(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the standard error of the logarithm of the ratio of two spreads."""
-    return math.sqrt(sum(max(_kurtosis(x) - 1.0, 0.5) / (4 * x.size) for x in (a, b)))
 
 
 def _of_one_shape(
@@ -122,7 +121,7 @@ def _of_one_shape(
         if len(leaves) < 2 or any(len(np.unique(np.stack(side), axis=0)) < len(leaves) for side in drawn):
             continue  # draws that are the same ones are no further evidence
         logs = [math.log(own[leaf].std() / expected[leaf].std()) for leaf in leaves]
-        errors = [_spread_error(expected[leaf].ravel(), own[leaf].ravel()) for leaf in leaves]
+        errors = [spread_error(expected[leaf].ravel(), own[leaf].ravel()) for leaf in leaves]
         if abs(sum(log / error for log, error in zip(logs, errors, strict=True))) > SIGMAS * math.sqrt(len(leaves)):
             share, bound = math.exp(np.mean(logs)), 100 * math.hypot(*errors) / len(leaves)
             said = (
@@ -131,11 +130,6 @@ def _of_one_shape(
             )
             found.append(UnlikeStart(leaves[0], said))
     return found
-
-
-def _kurtosis(x: NDArray[np.float64]) -> float:
-    centred = x - x.mean()
-    return float((centred**4).mean() / (centred**2).mean() ** 2)
 
 
 def _largest_gap(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

@@ -312,7 +312,7 @@ class Proving:
             return PortStage("initial values", "inconclusive", UNMAPPED)
         unlike, count = compare_starts(self.pairing, self._built_again)
         if not unlike:
-            said = f"{count} leaves: constants, means and spreads as far as one draw of each tells"
+            said = f"{count} leaves: constants, means and spreads as far as draws tell"
             return PortStage("initial values", "holds", said)
         names = self.pairing.names()
         shown = [f"{names[one.leaf]} -> {one.leaf}: {one.said}" for one in unlike]
