@@ -12,6 +12,7 @@ import torch
 
 from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
+from parity.checks.programs.grafts import grafted
 from parity.checks.programs.matching import candidates_of
 from torch_side.probes.programs import TorchProgram
 
@@ -107,3 +108,34 @@ def test_an_operation_of_which_one_of_two_results_is_another_parts() -> None:
     here, there = _programs(trainer, port, draws)
     kinds = [here[0].operations[at].kind for at in candidates_of(here[0].operations, there[0].operations).entries]
     assert "var_mean" in kinds, kinds
+
+
+def test_a_norm_that_some_of_its_calls_are_more_than_the_other_has_is_left_out() -> None:
+    """What two layers read is normalised once more in one program, by a function that all lines call."""
+
+    def normed(x: Any) -> Any:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    def norm(x: Any) -> Any:
+        return x * jax.lax.rsqrt((x**2).mean(-1, keepdims=True) + 1e-6)
+
+    def trainer(x: Any, memory: Any) -> Any:
+        for _ in range(2):
+            x = x + torch.sin(normed(x) @ memory.transpose(0, 1)) @ memory
+        return normed(x)
+
+    def port(x: Any, memory: Any) -> Any:
+        for _ in range(2):
+            held = norm(memory)
+            x = x + jnp.sin(norm(x) @ held.T) @ held
+        return norm(x)
+
+    draws = [[np.random.default_rng((at, n)).standard_normal((5, 4)) for n in range(2)] for at in range(3)]
+    here, there = _programs(trainer, port, draws)
+    found = explain(here, there)
+    assert found, "the norm of what is read"
+    assert found[0].text.startswith("left out: not here, "), found[0].text
+    place = grafted(here, there, None, 6.0)
+    assert place is not None
+    assert place.text.startswith("left out: not here, "), place.text
+    assert "rsqrt" in place.text

@@ -225,12 +225,18 @@ class _Trial:
 
     def _left_out(self, here: DataFlow, one: _Spot) -> bool:
         """Return whether all that makes a value can be left out: something that goes in is put in its place."""
-        if len(one.places) > 1 or one.stacked:
+        if one.stacked or len(set(one.places)) != len(one.places):
             return False
-        for place, index in here.inputs(one.at):
-            x = self.mine[0].operations[place].inputs[index]
-            if x.shape == one.shapes[0] and x.dtype.kind == one.kind and x.size > 1:
-                values = [[program.operations[place].inputs[index]] for program in self.mine]
+        turns = [here.inputs(place) for place in one.places]
+        if any(len(inputs) != len(turns[0]) for inputs in turns):
+            return False
+        for slots in zip(*turns, strict=True):
+            given = [self.mine[0].operations[place].inputs[index] for place, index in slots]
+            if all(x.shape == shape and x.dtype.kind == one.kind and x.size > 1
+                   for x, shape in zip(given, one.shapes, strict=True)):  # fmt: skip
+                values = [
+                    [program.operations[place].inputs[index] for place, index in slots] for program in self.mine
+                ]
                 if self._fits(one, values):
                     return True
         return False
@@ -293,9 +299,14 @@ def _spots(flow: DataFlow) -> list[_Spot]:
             parted = [place for place in places if place in flow.parted_set]
             if not parted or len(one.outputs) != 1 or one.outputs[0].dtype.kind not in "bif":
                 continue
-            each = tuple(place for place in places for _ in range(len(flow.operations[place].turns) + 1))
-            shapes = tuple(flow.operations[place].outputs[0].shape for place in each)
-            found.append(_Spot(parted[0], each, shapes, one.outputs[0].dtype.kind, len(flow.part(parted[0]))))
+            # of a function that several lines call, such as a norm, some calls are made of what both have, and part
+            score = len(flow.part(parted[0]))
+            alike = tuple(place for place in parted if len(flow.part(place)) == score)
+            for some in dict.fromkeys((tuple(places), alike)):
+                each = tuple(place for place in some for _ in range(len(flow.operations[place].turns) + 1))
+                shapes = tuple(flow.operations[place].outputs[0].shape for place in each)
+                if len(some) > 1:
+                    found.append(_Spot(parted[0], each, shapes, one.outputs[0].dtype.kind, score))
     return sorted(found, key=lambda one: (one.score, one.at, len(one.places)))
 
 

@@ -7,6 +7,7 @@ that is within what draws leave open, of all leaves it is not. Models are built 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -24,6 +25,9 @@ SUSPECT = 1.5
 
 MORE = 8
 """Further draws."""
+
+SECONDS = 8.0
+"""After which no further one is asked for: what takes long to be built is large, and one draw of it tells enough."""
 
 FEWEST = 8
 """Elements of a leaf below which its spread is not looked at."""
@@ -53,8 +57,9 @@ def unlike_pooled(
     if abs(log) <= SUSPECT * error:
         return []
     held: tuple[list[Samples], list[Samples]] = ([draws[0]], [draws[1]])
+    end = time.monotonic() + SECONDS
     for _ in range(MORE):
-        if (more := again()) is None:
+        if time.monotonic() > end or (more := again()) is None:
             break
         for side, one in zip(held, more, strict=True):
             # a model that is built of a number of its own has one draw, however often it is built
