@@ -121,21 +121,18 @@ def test_a_norm_that_some_of_its_calls_are_more_than_the_other_has_is_left_out()
 
     def trainer(x: Any, memory: Any) -> Any:
         for _ in range(2):
-            x = x + torch.sin(normed(x) @ memory.transpose(0, 1)) @ memory
-        return normed(x)
+            x = x + torch.sin(normed(torch.tanh(x)) @ memory.transpose(0, 1)) @ memory
+        return normed(torch.tanh(x))
 
     def port(x: Any, memory: Any) -> Any:
         for _ in range(2):
             held = norm(memory)
-            x = x + jnp.sin(norm(x) @ held.T) @ held
-        return norm(x)
+            x = x + jnp.sin(norm(jnp.tanh(x)) @ held.T) @ held
+        return norm(jnp.tanh(x))
 
     draws = [[np.random.default_rng((at, n)).standard_normal((5, 4)) for n in range(2)] for at in range(3)]
     here, there = _programs(trainer, port, draws)
-    found = explain(here, there)
-    assert found, "the norm of what is read"
-    assert found[0].text.startswith("left out: not here, "), found[0].text
     place = grafted(here, there, None, 6.0)
-    assert place is not None
+    assert place is not None, "the norm of what is read"
     assert place.text.startswith("left out: not here, "), place.text
     assert "rsqrt" in place.text
