@@ -82,11 +82,18 @@ def _drawn(value: NDArray[np.float64]) -> bool:
 
 def _independent(draws: StartDraws, leaves: Sequence[str]) -> list[str]:
     """Return leaves that are no draws of others: numbers of a generator that begins anew are the same evidence."""
-    kept: list[str] = []
-    for leaf in leaves:
-        if not any(_one_draw(side[leaf], side[other]) for other in kept for side in draws):
-            kept.append(leaf)
-    return kept
+    near = np.zeros((len(leaves), len(leaves)), bool)
+    for side in draws:
+        begin = np.stack([side[leaf].ravel()[:FEWEST] for leaf in leaves]) if leaves else np.zeros((0, FEWEST))
+        begin = begin - begin.mean(1, keepdims=True)
+        begin = begin / np.maximum(np.linalg.norm(begin, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        near |= np.abs(begin @ begin.T) > 0.99
+    kept: list[int] = []
+    for at, leaf in enumerate(leaves):  # few are near, and all numbers of two are compared for these alone
+        others = [leaves[other] for other in kept if near[at, other]]
+        if not any(_one_draw(side[leaf], side[other]) for other in others for side in draws):
+            kept.append(at)
+    return [leaves[at] for at in kept]
 
 
 def _one_draw(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
