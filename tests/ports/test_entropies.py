@@ -12,9 +12,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from jax_side.probes.programs import JaxProgram
-from parity.checks.programs import explain
-from torch_side.probes.programs import TorchProgram
+from tests.support.programs import said_of
 
 Function = Callable[..., Any]
 
@@ -26,11 +24,7 @@ def _said(trainer: Function, port: Function, least: int = 0) -> str:
     for seed in range(3):
         rng = np.random.default_rng((11, seed))
         draws.append([rng.standard_normal((7, 4)), rng.integers(least, 4, 7)])
-    here = [TorchProgram(lambda x=x: lambda: trainer(*map(torch.from_numpy, x))) for x in draws]  # type: ignore[misc]
-    with jax.enable_x64(True):
-        there = [JaxProgram(lambda *x: [port(*x)], *map(jnp.asarray, x)) for x in draws]
-        found = explain(here, there)
-    return found[0].text if found else ""
+    return said_of(trainer, port, draws)
 
 
 def _weighed(z: Any, y: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,19 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from jax_side.probes.programs import JaxProgram
 from parity.checks.programs import explain
 from parity.checks.programs.grafts import grafted
 from parity.checks.programs.matching import candidates_of
-from torch_side.probes.programs import TorchProgram
-
-Function = Callable[..., Any]
-
-
-def _programs(trainer: Function, port: Function, draws: list[list[np.ndarray]]) -> tuple[list[Any], list[Any]]:
-    here = [TorchProgram(lambda x=x: lambda: trainer(*map(torch.from_numpy, x))) for x in draws]  # type: ignore[misc]
-    with jax.enable_x64(True):
-        return here, [JaxProgram(lambda *x: [port(*x)], *map(jnp.asarray, x)) for x in draws]
+from tests.support.programs import traced
 
 
 def _attend(x: Any, bias: Any, mask: Any) -> Any:
@@ -49,7 +39,7 @@ def test_a_term_that_only_the_first_layer_has_is_told_of_a_later_one() -> None:
         return x
 
     draws = [[np.random.default_rng((at, n)).standard_normal((4, 4)) for n in range(2)] for at in range(3)]
-    found = explain(*_programs(trainer, port, draws))
+    found = explain(*traced(trainer, port, draws))
     assert found, "the term is there in the first layer, and not in the others"
     text = found[0].text
     here, _, there = text.partition(" there")[0].partition(" here")
@@ -70,7 +60,7 @@ def test_a_number_before_whole_numbers_is_told_and_not_a_function_that_gives_the
         return jnp.exp(x + jnp.asarray(table)[jnp.minimum(at, 7)])
 
     draws = [[np.random.default_rng(at).standard_normal((3, 10))] for at in range(3)]
-    text = explain(*_programs(trainer, port, draws))[0].text
+    text = explain(*traced(trainer, port, draws))[0].text
     assert "2.07944" in text or "1.5 " in text, text
     assert "1.38629" in text or "number" in text or "factor" in text, text
     assert "GELU" not in text, text
@@ -90,7 +80,7 @@ def test_labels_that_are_moved_round_are_not_called_the_labels() -> None:
     for at in range(3):
         rng = np.random.default_rng(at)
         draws.append([rng.standard_normal((2, 5, 3)), rng.integers(1, 9, (2, 5))])
-    text = explain(*_programs(trainer, port, draws))[0].text
+    text = explain(*traced(trainer, port, draws))[0].text
     assert "roll" in text or "pad" in text, text
 
 
@@ -105,7 +95,7 @@ def test_an_operation_of_which_one_of_two_results_is_another_parts() -> None:
         return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True))
 
     draws = [[np.random.default_rng(at).standard_normal((4, 6))] for at in range(2)]
-    here, there = _programs(trainer, port, draws)
+    here, there = traced(trainer, port, draws)
     kinds = [here[0].operations[at].kind for at in candidates_of(here[0].operations, there[0].operations).entries]
     assert "var_mean" in kinds, kinds
 
@@ -131,7 +121,7 @@ def test_a_norm_that_some_of_its_calls_are_more_than_the_other_has_is_left_out()
         return norm(jnp.tanh(x))
 
     draws = [[np.random.default_rng((at, n)).standard_normal((5, 4)) for n in range(2)] for at in range(3)]
-    here, there = _programs(trainer, port, draws)
+    here, there = traced(trainer, port, draws)
     place = grafted(here, there, None, 6.0)
     assert place is not None, "the norm of what is read"
     assert place.text.startswith("left out: not here, "), place.text

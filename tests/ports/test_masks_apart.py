@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
 
-from jax_side.probes.programs import JaxProgram
-from parity.checks.programs import explain
 from parity.checks.programs.masks import masks_apart
-from torch_side.probes.programs import TorchProgram
+from tests.support.programs import said_of
 
 
 def test_where_two_masks_differ_is_said_in_whatever_sense_they_are_kept() -> None:
@@ -39,10 +36,7 @@ def test_a_mask_that_is_made_otherwise_says_where_it_differs() -> None:
         level = jnp.cumsum(jnp.asarray([0, 0, 1, 0, 0]))
         return jnp.exp(jnp.where(level[None, :] <= level[:, None], jnp.tanh(x), -2.0))
 
-    draws = [np.random.default_rng(seed).standard_normal((3, 5, 5)) for seed in range(3)]
-    here = [TorchProgram(lambda x=x: lambda: trainer(torch.from_numpy(x))) for x in draws]  # type: ignore[misc]
-    with jax.enable_x64(True):
-        there = [JaxProgram(lambda x: [port(x)], jnp.asarray(x)) for x in draws]
-        found = explain(here, there)
-    assert found[0].text.startswith("mask: differs at [2, 3] and 1 more places of [5, 5]"), found[0].text
-    assert "the numbers 0, 0, 1, 1, 0" in found[0].text
+    draws = [[np.random.default_rng(seed).standard_normal((3, 5, 5))] for seed in range(3)]
+    said = said_of(trainer, port, draws)
+    assert said.startswith("mask: differs at [2, 3] and 1 more places of [5, 5]"), said
+    assert "the numbers 0, 0, 1, 1, 0" in said

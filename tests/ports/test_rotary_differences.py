@@ -11,20 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from jax_side.probes.programs import JaxProgram
-from parity.checks.programs import explain
-from torch_side.probes.programs import TorchProgram
+from parity.checks.programs.rotaries import _Rotary
+from tests.support.programs import said_of
 
 Function = Callable[..., Any]
 
 
 def _said(trainer: Function, port: Function, *shapes: tuple[int, ...]) -> str:
     draws = [[np.random.default_rng((7, at, n)).standard_normal(s) for n, s in enumerate(shapes)] for at in range(3)]
-    here = [TorchProgram(lambda x=x: lambda: trainer(*map(torch.from_numpy, x))) for x in draws]  # type: ignore[misc]
-    with jax.enable_x64(True):
-        there = [JaxProgram(lambda *x: [port(*x)], *map(jnp.asarray, x)) for x in draws]
-        found = explain(here, there)
-    return found[0].text if found else ""
+    return said_of(trainer, port, draws)
 
 
 def _turned(q: Any, k: Any) -> Any:
@@ -104,3 +99,12 @@ def test_a_condition_that_a_port_has_not_is_named_and_not_what_keeps_it_from_act
     said = _said(trainer, port, (3, 7), (3, 8))
     assert said.startswith("mask: "), said
     assert "set everywhere there" in said, said
+
+
+def test_first_places_that_are_one_do_not_hide_the_angles() -> None:
+    """As of documents that are packed: the first two tokens are both at place 0."""
+    turns = np.exp(1j * np.array([0.0, 0.0, 1.0, 2.0])[:, None] * np.array([1.0, 0.1]))
+    rotary = _Rotary(((0, 2), (1, 3)), 1, turns, 0, (0, 0), 4)
+    assert (
+        rotary.text == "all 4 numbers of a head, in pairs of numbers 2 apart, by angles of 1, 0.1 from place to place"
+    )

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
-from jax_side.probes.programs import JaxProgram
-from parity.checks.programs import explain
 from parity.checks.programs.tables import table_relation, table_text
-from torch_side.probes.programs import TorchProgram
+from tests.support.programs import said_of
 
 Function = Callable[..., Any]
 
@@ -27,11 +24,7 @@ def _said(trainer: Function, port: Function) -> str:
     for seed in range(3):
         rng = np.random.default_rng((7, seed))
         draws.append([rng.integers(1, 20, 6), rng.standard_normal((6, 3)), rng.standard_normal((6, 3))])
-    here = [TorchProgram(lambda x=x: lambda: trainer(*map(torch.from_numpy, x))) for x in draws]  # type: ignore[misc]
-    with jax.enable_x64(True):
-        there = [JaxProgram(lambda *x: [port(*x)], *map(jnp.asarray, x)) for x in draws]
-        found = explain(here, there)
-    return found[0].text if found else ""
+    return said_of(trainer, port, draws)
 
 
 def _trainer(t: Any, x: Any, noise: Any) -> Any:

@@ -71,7 +71,9 @@ class _Rotary:
     @property
     def text(self) -> str:
         """Return it in words."""
-        turned = sorted({n for pair, angle in zip(self.pairs, self.angles, strict=True) for n in pair if angle})
+        still = np.abs(self.turns - 1.0).max(0) <= CLOSE
+        pairs = [pair for pair, rests in zip(self.pairs, still, strict=True) if not rests]
+        turned = sorted(n for pair in pairs for n in pair)
         first, last = turned[0], turned[-1]
         if len(turned) == self.width:
             which = f"all {self.width} numbers of a head"
@@ -79,17 +81,13 @@ class _Rotary:
             which = f"the numbers {first} to {last} of the {self.width} of a head"
         else:
             which = f"{len(turned)} of the {self.width} numbers of a head ({_listed(turned)})"
-        pair = next(pair for pair, angle in zip(self.pairs, self.angles, strict=True) if angle)
-        kind = "neighbours" if pair[1] == pair[0] + 1 else f"numbers {pair[1] - pair[0]} apart"
-        angles = ", ".join(f"{angle:.4g}" for angle in self.angles if angle)
-        return f"{which}, in pairs of {kind}, by angles of {angles} from place to place"
-
-    @property
-    def angles(self) -> list[float]:
-        """Return by how much each pair is turned further from the first place to the second, 0.0 for none."""
-        further = np.angle(self.turns[1] / self.turns[0])
-        still = np.abs(self.turns - 1.0).max(0) <= CLOSE
-        return [0.0 if rests else float(angle) for rests, angle in zip(still, further, strict=True)]
+        one, two = pairs[0]
+        kind = "neighbours" if two == one + 1 else f"numbers {two - one} apart"
+        # the first places may be one, as of two documents that are packed: the first that is turned on says it
+        further = np.angle(self.turns[1:] / self.turns[:-1])[:, ~still]
+        angles = next(row for row in further if row.any())
+        shown = ", ".join(f"{angle:.4g}" for angle in angles)
+        return f"{which}, in pairs of {kind}, by angles of {shown} from place to place"
 
 
 def rotary_difference(

@@ -77,7 +77,7 @@ def unlike_pooled(
 
 
 def _drawn(value: NDArray[np.float64]) -> bool:
-    return value.size >= FEWEST and bool(np.ptp(value))
+    return value.size >= FEWEST and bool(np.isfinite(value).all() and np.ptp(value))
 
 
 def _independent(draws: StartDraws, leaves: Sequence[str]) -> list[str]:
