@@ -32,6 +32,35 @@ def test_grouped_queries_in_one_array_are_cut_into_queries_keys_and_values_and_n
     assert first.second[WIDTH, 8, 8] == Cutting((WIDTH, 64), None, 1, (WIDTH, KEYS, KEYS))
 
 
+def test_two_stacks_that_one_way_would_fit_are_both_found():
+    """Two experts of two layers in one scan, whose projections could all be cut from the first layers of one."""
+    apart = {(12, 24): 2, (12, 8): 2, (12,): 5, (16, 8): 4, (24, 12): 4, (8, 12): 6, (8, 16): 3, (8, 8): 9, (8,): 9}
+    stacked = {(12,): 1, (16, 8): 1, (2, 12): 2, (2, 16, 8): 1, (2, 2, 12, 24): 1, (2, 2, 4, 12): 1, (2, 2, 4, 8): 1,
+               (2, 2, 8, 16): 1, (2, 24, 12): 1, (2, 3, 12, 2, 4): 1, (2, 3, 8, 2, 4): 1, (2, 8): 2, (8, 8): 1,
+               (8,): 5}  # fmt: skip
+    first, *_ = cut_plans(shapes(apart), shapes(stacked))
+    assert first.left == 0
+    assert not first.first
+    assert first.second[2, 3, 12, 2, 4] == Cutting((6, 12, 8), stacked=0)
+
+
+def test_what_is_left_over_of_as_many_elements_is_inconclusive_and_of_more_is_broken():
+    def rows():
+        return {"a": jnp.ones((6, 10)), "b": jnp.ones((4,))}, lambda p, x: jnp.tanh(x @ p["a"]).sum() + p["b"].sum()
+
+    def other():
+        return {"a": jnp.ones((6, 7)), "b": jnp.ones((22,))}, lambda p, x: jnp.tanh(x @ p["a"]).sum() + p["b"].sum()
+
+    def more():
+        return {"a": jnp.ones((6, 7)), "b": jnp.ones((23,))}, lambda p, x: jnp.tanh(x @ p["a"]).sum() + p["b"].sum()
+
+    found = map_models(jax=[rows, other], inputs="f[4,6]")
+    assert found.found.alone
+    assert found.verdict == "inconclusive"
+    assert "without a counterpart" in found.text()
+    assert map_models(jax=[rows, more], inputs="f[4,6]").verdict == "broken"
+
+
 def test_a_table_with_the_shape_of_stacked_norms_is_cut_alike_in_both():
     layers = shapes({(WORDS, WIDTH): 1, (2, WIDTH): 1, (WIDTH,): 4, (WIDTH, HIDDEN): 2})
     stacked = shapes({(WORDS, WIDTH): 1, (2, WIDTH): 3, (2, WIDTH, HIDDEN): 1})

@@ -42,6 +42,14 @@ class ModelMap:
     """What behaviour told of the pieces."""
 
     @property
+    def equal_sizes(self) -> bool:
+        """Return whether the leaves of both models have as many elements in all."""
+        if self.matched is None:
+            return False
+        first, second = (sum(one.index.size for one in some) for some in (self.matched.first, self.matched.second))
+        return first == second
+
+    @property
     def rules(self) -> list[LeafRule]:
         """Return the rules of the rows that are sure."""
         return [row.rule for row in self.rows if row.sure and row.rule is not None]

@@ -42,7 +42,8 @@ class MappedModels:
     def verdict(self) -> Verdict:
         """Return `holds` where every row is sure and the proof holds; what is unsure is inconclusive at best."""
         if self.found is not None and self.found.alone:
-            return "broken"
+            # of as many elements each may be cut in a way that was not found: that a leaf is over says nothing then
+            return "inconclusive" if self.found.equal_sizes else "broken"
         if self.proof is None:
             return "inconclusive"
         if self.found is not None and self.found.unsure:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, islice, permutations, product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from parity.checks.models.descent import descend
 from parity.checks.models.pieces import Cutting, ExtentsKey, key_of
 
 __all__ = ["CutPlan", "ShapeCounts", "cut_plans"]
@@ -125,10 +125,10 @@ def _tried(
     moves = np.array([[counter[key] for key in keys] for counter in counters]).reshape(len(counters), len(keys))
     left = np.array([base[key] for key in keys])
     costs = [_cost(doubtful[unit][2], way) for unit, way in zip(units, ways, strict=True)]
-    descent = _descend(left, moves, sizes, np.array(units), costs)
+    descent = descend(left, moves, sizes, np.array(units), costs)
     # of two moves that leave as much over, the simpler one may lead nowhere good: each is left out in turn
     descents = dict.fromkeys(tuple(sorted(one)) for one in (descent, *(
-        _descend(left, moves, sizes, np.array(units), costs, without=move) for move in descent[:MOST_OTHERS]
+        descend(left, moves, sizes, np.array(units), costs, without=move) for move in descent[:MOST_OTHERS]
     )))  # fmt: skip
     found: list[tuple[int, int, CutPlan]] = []
     for chosen in descents:
@@ -141,34 +141,6 @@ def _tried(
                 price = sum(costs[move] for move in chosen) + number
                 found.append((over, price, CutPlan(plan[0], plan[1], over)))
     return [plan for _, _, plan in sorted(found, key=lambda one: one[:2])]
-
-
-def _descend(
-    left: NDArray[np.int64], moves: NDArray[np.int64], sizes: NDArray[np.int64], units: NDArray[np.int64],
-    costs: Sequence[int], without: int = -1,
-) -> list[int]:  # fmt: skip
-    """Return the moves that lead to the fewest elements left over, each the best of its time; one may be left out."""
-    chosen: list[int] = []
-    price = np.array(costs) * 1e-6  # of two that leave as much, the simpler one
-    while True:
-        taken = {units[one] for one in chosen}
-        free = [at for at in range(len(moves)) if at != without and units[at] not in taken]
-        best, step = float(np.abs(left) @ sizes), ()  # type: tuple[float, tuple[int, ...]]
-        for at in free:
-            after = left + moves[at]
-            alone = float(np.abs(after) @ sizes + price[at])
-            if alone < best - 0.5 or (step and alone < best):
-                best, step = alone, (at,)
-            others = [one for one in free if units[one] != units[at]]
-            if others:
-                both = np.abs(after + moves[others]) @ sizes + price[at] + price[others]
-                nearest = int(np.argmin(both))
-                if both[nearest] < best - 0.5 or (step and both[nearest] < best):
-                    best, step = float(both[nearest]), (at, others[nearest])
-        if not step:
-            return chosen
-        chosen += step
-        left = left + moves[list(step)].sum(axis=0)
 
 
 def _reordered(way: Cutting) -> list[Cutting]:
