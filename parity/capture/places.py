@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from parity.capture.arrays import role_of_array
-from parity.capture.leaf import Role
+from parity.capture.leaf import Leaf, Role
 from parity.capture.modules import is_of_user
 from parity.capture.names import component_from_name
+from parity.capture.pickled import digest_of_pickle
 from parity.capture.registry import Visit, register
 from parity.capture.walk import Walk
 
@@ -50,11 +51,21 @@ def _memory(walk: Walk, path: str, value: Any) -> None:
             walk.not_seen(path, value)
             return
         if view.format in ("B", "c", "b") or not view.nbytes:
-            data = view if view.c_contiguous else view.tobytes()
-            walk.data(path, data, f"{type(value).__name__}[{view.nbytes}]", component, "array")
+            _octets(walk, path, view, type(value).__name__, component)
             return
     numbers = np.array(value)
     walk.array(path, numbers, component, role_of_array(numbers.ndim))
+
+
+def _octets(walk: Walk, path: str, view: memoryview, name: str, component: str) -> bool:
+    """Show bytes, by what they hold where they are one pickle; return whether they are."""
+    # its size too depends on which of its equal parts are one object
+    if view.ndim == 1 and view[:1].tobytes() == b"\x80" and (held := digest_of_pickle(view.tobytes())) is not None:
+        walk.add(path, Leaf("array", component, f"{name} of a pickle", held), view.tobytes)
+        return True
+    data = view if view.c_contiguous else view.tobytes()
+    walk.data(path, data, f"{name}[{view.nbytes}]", component, "array")
+    return False
 
 
 def _ctypes(walk: Walk, path: str, value: Any) -> None:
@@ -84,8 +95,10 @@ def _bytes_io(walk: Walk, path: str, value: io.BytesIO) -> None:
     component = component_from_name(path)
     if walk.is_new(path, value, component) and not value.closed:
         with value.getbuffer() as view:
-            walk.data(path, view, f"BytesIO[{view.nbytes}]", component, "array")
-        walk.leaf(f"{path}.tell()", io.BytesIO.tell(value), component, "scalar")
+            place: int | str = io.BytesIO.tell(value)
+            if _octets(walk, path, view, "BytesIO", component) and place == view.nbytes:
+                place = "its end"
+        walk.leaf(f"{path}.tell()", place, component, "scalar")
 
 
 def _string_io(walk: Walk, path: str, value: io.StringIO) -> None:

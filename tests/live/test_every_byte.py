@@ -68,6 +68,16 @@ def commented(value: int) -> bytes:
     return file.getvalue()
 
 
+def twice(value: int, last: int = 5) -> bytes:
+    """Return an archive with two members of one name, of which readers give the last."""
+    file = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(file, "w") as archive:
+        warnings.simplefilter("ignore")
+        archive.writestr(zipfile.ZipInfo("a"), b"%d" % value)
+        archive.writestr(zipfile.ZipInfo("a"), b"%d" % last)
+    return file.getvalue()
+
+
 def table(value: int, rows: int = 1, words: str = "") -> bytes:
     with sqlite3.connect(":memory:") as opened:
         opened.execute("CREATE TABLE t(a)")
@@ -98,6 +108,10 @@ FILES: dict[str, Callable[[int], bytes]] = {
     "the last of many rows": lambda v: table(v, 50_001),
     "the version that a program sets": lambda v: table(v, words="user_version"),
     "words beside arrays": lambda v: save({"a": np.ones(2)}, {"step": str(v)}),
+    "the first of two members of one name": twice,
+    "the first of two files of one name": lambda v: tar(v)[:1024] + tar(5),
+    "the first of two equal keys": lambda v: b'{"a": %d, "a": 5}' % v,
+    "the first of two equal keys, deep": lambda v: b'[{"b": {"a": [%d], "a": 5}}]' % v,
     "behind what marshal wrote": lambda v: marshal.dumps([5]) + marshal.dumps(v),
 }
 

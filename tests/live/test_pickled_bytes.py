@@ -1,5 +1,6 @@
 """Bytes that are a pickle count by what they hold: which of their equal parts are one object is nothing lost."""
 
+import io
 import os
 import pickle
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import parity
+from parity.capture import Walk
 from parity.capture.pickled import digest_of_pickle
 
 
@@ -105,29 +107,40 @@ def test_what_is_no_whole_pickle_counts_by_its_bytes(data):
     assert digest_of_pickle(data) is None
 
 
-def _trained(folder, steps, *, lost=0.0):
+def _trained(folder, steps, *, lost=0.0, kept_as=bytes):
     """Keep the best model as bytes in a checkpoint that is one pickle."""
     file = folder / "run.pkl"
     state = (
         pickle.loads(file.read_bytes()) if file.exists() else {"model": Model(3), "at": 0, "blob": b"", "low": 9e9}
     )
     if file.exists() and lost:
-        kept = pickle.loads(state["blob"])
+        kept = pickle.loads(bytes_of(state["blob"]))
         kept.weights[0] += lost
-        state["blob"] = pickle.dumps(kept)
+        state["blob"] = kept_as(pickle.dumps(kept))
     for at in range(state["at"], steps):
         yield at
         model = state["model"]
         model.weights += model.rng.normal(size=3)
         loss = float((model.weights**2).sum()) + 100 * at  # the first is the best
         if loss < state["low"]:
-            state["low"], state["blob"] = loss, pickle.dumps(model)
+            state["low"], state["blob"] = loss, kept_as(pickle.dumps(model))
         state["at"] = at + 1
         if state["at"] % 4 == 0 or state["at"] == steps:
             draft = file.with_suffix(".tmp")
             draft.write_bytes(pickle.dumps(state))
             os.replace(draft, file)
-    (folder / "best.pkl").write_bytes(state["blob"])
+    (folder / "best.pkl").write_bytes(bytes_of(state["blob"]))
+
+
+def bytes_of(blob):
+    return blob.getvalue() if isinstance(blob, io.BytesIO) else bytes(blob)
+
+
+def written(data):
+    """Return a stream as `pickle.dump` leaves it: at its end."""
+    stream = io.BytesIO()
+    stream.write(data)
+    return stream
 
 
 def clean(folder, steps=16):
@@ -136,6 +149,39 @@ def clean(folder, steps=16):
 
 def losing(folder, steps=16):
     yield from _trained(folder, steps, lost=1.0)
+
+
+@pytest.mark.parametrize("kept_as", [bytearray, io.BytesIO, written])
+def test_bytes_in_what_can_be_written_to_are_compared_likewise(kept_as):
+    def holds(folder, steps=16):
+        yield from _trained(folder, steps, kept_as=kept_as)
+
+    def loses(folder, steps=16):
+        yield from _trained(folder, steps, lost=1.0, kept_as=kept_as)
+
+    found = parity.resumes(holds, steps=16, stop_at=10, mode="inline")
+    assert found.verdict == "holds", found.text()
+    found = parity.resumes(loses, steps=16, stop_at=10, mode="inline")
+    assert (found.verdict, found.suspects[0].path) == ("broken", "state.blob"), found.text()
+
+
+def test_a_place_within_a_pickle_counts_and_its_end_is_one():
+    first, again = (
+        pickle.dumps(one) for one in ([np.zeros(2), np.ones(2)], [*map(copied, (np.zeros(2), np.ones(2)))])
+    )
+    assert len(first) != len(again)
+    shown = [places(written(one)) for one in (first, again)]
+    assert shown[0] == shown[1] != places(io.BytesIO(first))
+
+
+def copied(value):
+    return pickle.loads(pickle.dumps(value))
+
+
+def places(stream):
+    walk = Walk({})
+    walk.root("kept", stream)
+    return {path: (leaf.kind, leaf.digest) for path, leaf in walk.finish().leaves.items()}
 
 
 def test_a_best_model_in_bytes_is_nothing_that_is_lost():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.proving.initial_pooled import spread_error, unlike_pooled
+from parity.checks.proving.initial_pooled import percent, spread_error, unlike_pooled
 from parity.checks.proving.initial_singles import StartDraws, unlike_singles
 from parity.checks.proving.initial_structure import equal_leaves, tail_unlike, unlike_structure
 from parity.checks.proving.losses import Pairing
@@ -93,7 +93,7 @@ def _unlike(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
         return f"mean {a.mean():.4g} here, {b.mean():.4g} there, where draws explain {spread:.1g}"
     error = spread_error(a, b)
     if abs(math.log(a.std() / b.std())) > SIGMAS * error:
-        return f"spread {a.std():.4g} here, {b.std():.4g} there, where draws explain {100 * error:.1g} percent"
+        return f"spread {a.std():.4g} here, {b.std():.4g} there, where draws explain {percent(error)}"
     gap = _largest_gap(a / a.std(), b / b.std())
     if gap > math.sqrt(-math.log(CHANCE / 2) / 2) * math.sqrt(2.0 / n):
         return (
@@ -123,10 +123,10 @@ def _of_one_shape(
         logs = [math.log(own[leaf].std() / expected[leaf].std()) for leaf in leaves]
         errors = [spread_error(expected[leaf].ravel(), own[leaf].ravel()) for leaf in leaves]
         if abs(sum(log / error for log, error in zip(logs, errors, strict=True))) > SIGMAS * math.sqrt(len(leaves)):
-            share, bound = math.exp(np.mean(logs)), 100 * math.hypot(*errors) / len(leaves)
+            share, bound = math.exp(np.mean(logs)), math.hypot(*errors) / len(leaves)
             said = (
                 f"as {len(leaves)} leaves of its shape {list(shape)}: spreads are {share:.4g} times as large there, "
-                f"where draws explain {bound:.1g} percent"
+                f"where draws explain {percent(bound)}"
             )
             found.append(UnlikeStart(leaves[0], said))
     return found

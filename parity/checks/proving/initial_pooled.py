@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from parity.checks.proving.initial_singles import StartDraws
 
-__all__ = ["spread_error", "unlike_pooled"]
+__all__ = ["percent", "spread_error", "unlike_pooled"]
 
 Samples: TypeAlias = Mapping[str, NDArray[np.float64]]
 
@@ -71,7 +71,7 @@ def unlike_pooled(
         return []
     said = (
         f"as {len(leaves)} leaves together, of {len(held[0])} and {len(held[1])} draws: spreads are "
-        f"{math.exp(log):.4g} times as large there, where draws explain {100 * error:.1g} percent"
+        f"{math.exp(log):.4g} times as large there, where draws explain {percent(error)}"
     )
     return [(leaves[0], said)]
 
@@ -114,6 +114,16 @@ def _ratio(draws: tuple[Samples, Samples], leaves: Sequence[str]) -> tuple[float
 def spread_error(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Return the standard error of the logarithm of the ratio of the spreads of two samples, float64[n] each."""
     return math.sqrt(sum(max(_kurtosis(x) - 1.0, 0.5) / (4 * x.size) for x in (a, b)))
+
+
+def percent(share: float) -> str:
+    """Return a share in percent as it is read aloud, to one digit where it is below one percent.
+
+    Example:
+        >>> percent(0.104), percent(0.0032)
+        ('10 percent', '0.3 percent')
+    """
+    return f"{100 * share:.0f} percent" if share >= 0.0095 else f"{100 * share:.1g} percent"
 
 
 def _kurtosis(x: NDArray[np.float64]) -> float:

@@ -198,12 +198,12 @@ def _decoded(data: bytes) -> Any:
         arrays = [_or_bytes(one) if isinstance(one, bytes) else one for one in read_arrays(data)]
         return arrays[0] if len(arrays) == 1 else arrays
     if is_tar(data):
-        return {name: _or_bytes(inside) for name, inside in read_tar(data)}
+        return _named((name, _or_bytes(inside)) for name, inside in read_tar(data))
     if is_database(data):
         return {name: [tuple(map(_cell, row)) for row in rows] for name, rows in read_database(data).items()}
     if data[:2] == b"PK":
         with suppress(zipfile.BadZipFile):  # of a text, such as a table whose first column has this name
-            archives = [one if isinstance(one, bytes) else dict(_members(one)) for one in pieces_of_archives(data)]
+            archives = [one if isinstance(one, bytes) else _named(_members(one)) for one in pieces_of_archives(data)]
             return archives[0] if len(archives) == 1 else archives
     if data[:2] == b"\x1f\x8b":  # whose header has the time
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
@@ -229,7 +229,7 @@ def _decoded(data: bytes) -> Any:
         return None
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_named)
         except json.JSONDecodeError:  # lines of JSON, or text that begins like it
             return _Text(text)
     return _Text(text)
@@ -298,6 +298,13 @@ def _members(archive: zipfile.ZipFile) -> Iterator[tuple[str, Any]]:
         if item.filename.endswith("/.data/serialization_id"):
             continue  # torch.save's digest of the bytes of the pickle, which may differ where the values do not
         yield item.filename.removesuffix(".npy"), _or_bytes(archive.read(item))
+
+
+def _named(pairs: Iterable[tuple[str, Any]]) -> Any:
+    """Return what names stand for; the pairs as they come where one stands twice, of which the first counts too."""
+    each = list(pairs)
+    found = dict(each)
+    return found if len(found) == len(each) else [list(one) for one in each]
 
 
 def _cell(value: Any) -> Any:
