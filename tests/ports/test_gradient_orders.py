@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from parity.checks.proving.initial_singles import unlike_singles
+from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.lookaheads import lookahead_cause
 from parity.checks.proving.projected import projected_leaves
 from parity.checks.proving.update_causes import update_cause
@@ -109,6 +110,17 @@ def test_an_average_that_nothing_is_set_from_is_no_lookahead():
 def test_signs_that_cancel_out_leave_no_limit():
     walk = walked("lion", {"rate": 2.5e-4}, {"decay": 0.1})
     assert not projected_leaves(walk, 0)
+
+
+def test_what_a_model_holds_before_its_first_step_alone_is_no_parameter():
+    """Such as the count of a stream of dropout, by which the commonest causes of an update were an error."""
+    cause = update_cause(walked("sgd", {"rate": 0.05}, {"decay": 0.1}))
+    assert cause.startswith("weight decay: another strength on all leaves")
+    counted = walked("sgd", {"rate": 0.05}, {"decay": 0.1})
+    begun = counted.lanes[1].moments[0].slots
+    begun[MODEL] = {"drop.count": np.zeros(()), **begun[MODEL]}  # of the port alone: what has no counterpart is no leaf
+    assert not projected_leaves(counted, 1)
+    assert update_cause(counted) == cause
 
 
 @pytest.mark.parametrize(("one", "two", "said"), [

@@ -247,6 +247,8 @@ def _lines(mapped: MappedModels) -> list[str]:
     lines += [f"without a counterpart: {what}: {why}" for what, why in (found.alone if found else ())]
     if proof is None:
         lines.append("not proven: not every leaf has a row")
+        if found is not None and found.alone and found.equal_sizes:
+            lines.append("both have as many elements, and no way to cut them into the same pieces was found")
         if found is not None and not found.agree:
             lines.append("the two do not compute the same where all leaves of one shape are equal")
         return lines + [f"note: {note}" for note in (found.notes if found else ())]

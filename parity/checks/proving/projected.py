@@ -35,14 +35,14 @@ def projected_leaves(walk: TwoWalks, at: int) -> frozenset[str]:
     if not second:
         return frozenset()
     mine = second if at else {one for leaf in second for one in names.get(leaf, "").split(" + ")}
-    every = set(walk.lanes[at].moments[0].slots.get(MODEL, {})) - walk.lanes[at].trainer.model.statistics
+    every = set(_leaves(walk.lanes[at]))
     return frozenset(mine) if every - mine else frozenset()
 
 
 def _of_lane(lane: Lane) -> set[str]:
     """Return the leaves of a run that show a limit after its updates."""
     held = [dict(one.slots[MODEL]) for one in lane.moments if one.slots.get(MODEL)]
-    leaves = [leaf for leaf in (held[0] if held else {}) if leaf not in lane.trainer.model.statistics]
+    leaves = _leaves(lane)
     found: set[str] = set()
     limits: set[float] = set()
     for leaf in leaves:
@@ -55,6 +55,16 @@ def _of_lane(lane: Lane) -> set[str]:
     # one element at a limit is known by others that are at it
     found |= {leaf for leaf in leaves if any(np.isin(one[leaf], list(limits)).any() for one in held[1:])}
     return found
+
+
+def _leaves(lane: Lane) -> list[str]:
+    """Return the parameters of a run's own model, in their order.
+
+    What it holds before a step and not after it, such as the count of a stream of dropout, is none.
+    """
+    held = [one.slots[MODEL] for one in lane.moments if one.slots.get(MODEL)]
+    statistics = lane.trainer.model.statistics
+    return [leaf for leaf in (held[0] if held else {}) if leaf not in statistics and all(leaf in one for one in held)]
 
 
 def _ends(old: NDArray[np.float64], now: NDArray[np.float64]) -> list[float]:
