@@ -118,7 +118,7 @@ def test_what_a_model_holds_before_its_first_step_alone_is_no_parameter():
     assert cause.startswith("weight decay: another strength on all leaves")
     counted = walked("sgd", {"rate": 0.05}, {"decay": 0.1})
     begun = counted.lanes[1].moments[0].slots
-    begun[MODEL] = {"drop.count": np.zeros(()), **begun[MODEL]}  # of the port alone: what has no counterpart is no leaf
+    begun[MODEL] = {"drop.count": np.zeros(()), **begun[MODEL]}
     assert not projected_leaves(counted, 1)
     assert update_cause(counted) == cause
 
