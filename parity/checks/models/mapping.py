@@ -12,7 +12,7 @@ from parity.checks.models.proposal import Matched, match_models
 from parity.checks.models.subjects import Subjects
 from parity.mapping import LeafRule
 
-__all__ = ["MapRow", "ModelMap", "propose", "with_rules"]
+__all__ = ["MapRow", "ModelMap", "map_of", "propose", "with_rules"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,11 @@ def propose(subjects: Subjects) -> ModelMap:
     Raises:
         SpecError: A model cannot be called, gives another output when it is called again, or one that is not finite.
     """
-    matched = match_models(subjects)
+    return map_of(subjects, match_models(subjects))
+
+
+def map_of(subjects: Subjects, matched: Matched) -> ModelMap:
+    """Return the rows of what was told of two models."""
     reasons = _reasons(matched)
     rows = []
     for group in groups_of([*matched.sure, *(match for match, _ in matched.unsure)]):

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parity.checks.models.mapping import ModelMap, propose, with_rules
+from parity.checks.models.mapping import ModelMap, map_of, propose, with_rules
 from parity.checks.models.opening import ModelSource, open_subjects
 from parity.checks.models.ordered import likely_maps
 from parity.checks.models.proof import MapProof, prove
 from parity.checks.models.subjects import Subjects
 from parity.checks.models.text import map_text
+from parity.checks.models.whole_leaves import leaf_maps, outputs_agree
 from parity.contract import ModelProbe
 from parity.convert import open_any, read_torch_state
 from parity.errors import CheckpointError, SpecError
@@ -22,6 +23,9 @@ from parity.mapping import ConversionRules, LeafRule, read_rules, row_of
 from parity.results import Verdict
 
 __all__ = ["MapBrokenError", "MappedModels", "assert_same_model", "map_models", "map_opened", "opened_models"]
+
+SECONDS = 30.0
+"""Of the processor, for maps of whole leaves."""
 
 
 @dataclass(frozen=True)
@@ -181,17 +185,45 @@ def map_opened(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, chec
         proof: MapProof | None = prove(subjects, given)
         return MappedModels((first.name, second.name), None, tuple(given), proof, names, time.perf_counter() - began)
     found = propose(subjects)
-    likely = [row.rule for row in found.rows if row.rule is not None]
-    proof = prove(subjects, likely) if likely and not found.alone and len(likely) == len(found.rows) else None
+    proof = _proof_of(subjects, found)
     if found.unsure and found.agree and found.matched and (proof is None or proof.verdict == "broken"):
         # both compute the same where leaves of one extent are equal: another map may be the one
         for rules in likely_maps(subjects, found.matched):
             if (tried := prove(subjects, rules)).verdict != "broken":
                 found, proof = with_rules(found, rules), tried
                 break
+        else:
+            found, proof = _of_whole_leaves(subjects, found, proof)
     return MappedModels(
         (first.name, second.name), found, tuple(found.rules), proof, names, time.perf_counter() - began
     )
+
+
+def _proof_of(subjects: Subjects, found: ModelMap) -> MapProof | None:
+    """Return the proof of all likely rows; None where one has no rule."""
+    likely = [row.rule for row in found.rows if row.rule is not None]
+    return prove(subjects, likely) if likely and not found.alone and len(likely) == len(found.rows) else None
+
+
+def _of_whole_leaves(
+    subjects: Subjects, found: ModelMap, proof: MapProof | None
+) -> tuple[ModelMap, MapProof | None]:  # fmt: skip
+    """Return the map of the two by whole leaves, where one holds; that of larger pieces, where none does.
+
+    Models that part at equal values of their leaves may agree at equal values of small pieces of them.
+    """
+    matched = found.matched
+    maps = leaf_maps(subjects, matched) if matched is not None and matched.coarser is not None else None
+    if matched is None or matched.coarser is None or maps is None:
+        return found, proof
+    end = time.process_time() + SECONDS
+    for rules in maps:
+        if outputs_agree(subjects, rules) and (tried := prove(subjects, rules)).verdict != "broken":
+            return with_rules(found, rules), tried
+        if time.process_time() > end:
+            return found, proof
+    coarser = map_of(subjects, matched.coarser)
+    return coarser, _proof_of(subjects, coarser)
 
 
 def require_names(path: Path, model: ModelProbe) -> None:

@@ -47,6 +47,9 @@ class Matched:
     """Pieces of either model without a counterpart, with the reason."""
     agree: bool
     """Whether both computed the same at equal values, before anything was told."""
+    coarser: Matched | None = None
+    """What was told where leaves are cut as their shapes ask for, and both do not agree: the smaller the pieces that
+    have the same values, the more models agree."""
 
 
 def match_models(subjects: Subjects) -> Matched:
@@ -58,8 +61,10 @@ def match_models(subjects: Subjects) -> Matched:
     subjects.require_repeatable()
     plans = cut_plans(_shapes(subjects.first), _shapes(subjects.second))
     found: Matched | None = None
+    simplest: Matched | None = None
     for plan in plans:
         tried = _match(subjects, plan)
+        simplest = simplest or tried
         # of rows that are all alike nothing shows, not even where two models part: that both agree says little then
         if found is None or (_told(tried), tried.agree) > (_told(found), found.agree):
             found = tried
@@ -72,6 +77,8 @@ def match_models(subjects: Subjects) -> Matched:
         found = found if cut is None or _told(cut) < _told(found) else cut
     if found is None:
         return Matched((), (), (), (), (), False)
+    if found.agree and found.unsure and simplest is not None and not simplest.agree and not simplest.alone:
+        return replace(found, coarser=simplest)
     return found
 
 

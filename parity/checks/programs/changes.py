@@ -301,7 +301,13 @@ def _conditions(one: ProgramOperation) -> Iterator[OperationChange]:
 
 
 def _shifted(mask: NDArray[Any], by: int) -> NDArray[Any]:
-    """Return a mask of places by places whose columns lie one further, the last of the first row repeated."""
+    """Return a mask of places by places whose columns lie one further; of no step one at the edge is repeated."""
+    n = mask.shape[-1]
+    for offset in range(-2, 3):  # of a causal mask the edge is what its step gives
+        for step in (np.tri(n, k=offset, dtype=bool), ~np.tri(n, k=offset, dtype=bool)):
+            if np.array_equal(np.broadcast_to(step, mask.shape), mask):
+                other = np.tri(n, k=offset + by, dtype=bool)
+                return np.broadcast_to(other if step[-1, 0] else ~other, mask.shape).copy()
     moved = np.roll(mask, by, -1)
     at = 0 if by > 0 else -1
     moved[..., at] = mask[..., at]

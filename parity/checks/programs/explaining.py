@@ -59,7 +59,7 @@ BY_CHANCE = frozenset(("activation", "arithmetic", "layout", "left out", "order"
 """Changes of which another one may do as well where what follows is rounded to whole numbers, such as a bucket: that
 both compute the same but for a number is said before these."""
 
-LARGEST_GRAFT = 24
+LARGEST_GRAFT = 32
 """Operations of both programs from which such a place tells nothing, where they are no formulas that can be read."""
 
 ALIKE = 0.6

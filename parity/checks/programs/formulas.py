@@ -77,12 +77,11 @@ class FormulaLetters:
         """
         flat = np.asarray(value, np.float64)
         whole = value.dtype.kind in "iu"  # places and labels of which some are moved are others
-        letter = next((one for known, one in self._held if (known.has_in_order if whole else known.has)(flat)), "")
+        letter = next((one for known, one in self._held if _is_it(known, whole)(flat)), "")
         if not letter:
             letter = "abcdefghijklmnopqrstuvwxyz"[len(self._held) % 26]
             self._held.append((KnownValues([flat]), letter))
-            known = self._held[-1][0]
-            self.words[letter] = self._said(known.has_in_order if whole else known.has, flat)
+            self.words[letter] = self._said(_is_it(self._held[-1][0], whole), flat)
             named = any(self.words[letter] == name for names in self.names for name in names)
             if (
                 not named
@@ -125,6 +124,13 @@ class FormulaLetters:
                             which = f"part {part} of " if len(turn) > 1 else ""
                             return f"{which}what {one.kind.strip('_')} makes at {one.place}"
         return "a given value"
+
+
+def _is_it(known: KnownValues, whole: bool) -> Callable[[FloatNumbers], bool]:
+    """Return what tells whether a value is one: of floats in whatever order, unless all its axes are as long."""
+    if whole:
+        return known.has_in_order
+    return lambda value: known.has(value) and not known.has_reordered(value)
 
 
 def formulas_of(

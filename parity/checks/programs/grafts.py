@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from parity.checks.programs.edits import NamedValues, turns_of
 from parity.checks.programs.formulas import formulas_of
 from parity.checks.programs.masks import masks_apart
-from parity.checks.programs.matching import candidates_of
+from parity.checks.programs.matching import candidates_of, chosen_apart
 from parity.checks.programs.regions import DataFlow
 from parity.checks.programs.trials import fits_all, flat_of, limits_of
 from parity.contract import OperationArrays, OperationEdit, ProgramOperation, TracedProgram
@@ -129,16 +129,19 @@ def grafted(
     both = (first, second)
     if any(len({tuple(two.kind for two in one.operations) for one in side}) != 1 for side in both):
         return None  # an operation has another place at each draw
-    flows = [DataFlow(side[0].operations, candidates_of(side[0].operations, other[0].operations).parted)
-             for side, other in (both, both[::-1])]  # fmt: skip
+    flows = []
+    for mine, theirs in (both, both[::-1]):
+        found = candidates_of(mine[0].operations, theirs[0].operations)
+        chosen = chosen_apart([one.operations for one in mine], [one.operations for one in theirs])
+        flows.append(DataFlow(mine[0].operations, sorted({*found.parted, *found.reordered, *chosen})))
     best: ValueGraft | None = None
     for side in (0, 1):
         mine, theirs = both[side], both[1 - side]
         wanted = [flat_of(one.outputs, orders if side == 1 else None) for one in theirs]
         trial = _Trial(mine, theirs, wanted, orders if side == 0 else None, time.process_time() + seconds / 2)
-        found = trial.narrowest(flows[side], flows[1 - side], best.size if best else 10**6)
-        if found is not None:
-            parts = found if side == 0 else found[::-1]
+        narrowest = trial.narrowest(flows[side], flows[1 - side], best.size if best else 10**6)
+        if narrowest is not None:
+            parts = narrowest if side == 0 else narrowest[::-1]
             words = [flow.words(part) for flow, part in zip(flows, parts, strict=True)]
             lines = [flow.lines(part) for flow, part in zip(flows, parts, strict=True)]
             best = ValueGraft((tuple(parts[0]), tuple(parts[1])), (words[0], words[1]), (lines[0], lines[1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parity.contract import ProgramOperation
 
-__all__ = ["Candidates", "KnownValues", "candidates_of"]
+__all__ = ["Candidates", "KnownValues", "candidates_of", "chosen_apart"]
 
 CLOSE = 1e-9
 """Relative distance within which two values are one."""
@@ -46,16 +46,25 @@ class KnownValues:
 
     def has_in_order(self, value: NDArray[np.float64]) -> bool:
         """Return whether a value is among them with its axes in some order."""
+        return next(self.in_order(value), None) is not None
+
+    def in_order(self, value: NDArray[np.float64]) -> Iterator[int]:
+        """Yield the places, among those of as many numbers, of what is this value with its axes in some order."""
         orders = list(itertools.permutations(range(value.ndim))) if value.ndim <= 4 else [tuple(range(value.ndim))]
         scale = CLOSE * float(np.abs(value).max(initial=0.0))
         for place in self._places(value):
             other = self._arrays[value.size][place]
-            if any(np.abs(value.transpose(order).ravel() - other.ravel()).max() <= scale for order in orders):
-                return True
             turned = itertools.permutations(range(other.ndim)) if other.ndim <= 4 else ()
-            if any(np.abs(other.transpose(order).ravel() - value.ravel()).max() <= scale for order in turned):
-                return True
-        return False
+            if any(np.abs(value.transpose(order).ravel() - other.ravel()).max() <= scale for order in orders) or any(
+                np.abs(other.transpose(order).ravel() - value.ravel()).max() <= scale for order in turned
+            ):
+                yield int(place)
+
+    def has_reordered(self, value: NDArray[np.float64]) -> bool:
+        """Return whether one of the same extents has its numbers, and none has them with its axes in some order."""
+        extents = sorted(_inner(value))
+        alike = any(sorted(_inner(self._arrays[value.size][place])) == extents for place in self._places(value))
+        return alike and not self.has_in_order(value)
 
     def _places(self, value: NDArray[np.float64]) -> NDArray[np.int64]:
         held = self._held.get(value.size)
@@ -98,6 +107,9 @@ class Candidates:
     """Plain numbers that operations of the other are given."""
     entries: frozenset[int] = frozenset()
     """Those of `parted` of which the other has all that goes in."""
+    reordered: tuple[int, ...] = ()
+    """Those of which the other has the numbers in a value of the same extents, and in no order of its axes: what was
+    turned round or rolled is computed otherwise, though no number tells."""
     given: KnownValues = field(default_factory=lambda: KnownValues(()))
     """Of what this one has too, what goes into the operations of the other whose results it has not."""
 
@@ -119,12 +131,14 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         outputs = [np.asarray(a, np.float64) for a in one.outputs if a.dtype.kind in "biuf"]
         if not outputs:
             continue
-        if any(known.has(a) for a in outputs):
+        floats = [a for a in one.inputs if a.dtype.kind == "f" and a.size > 1]
+        # in a loop all of a later turn parts behind a fault: what made the same in the first is given something else
+        begun = one.turns and all(known.has(np.asarray(a, np.float64)) for a in one.turns[0] if a.dtype.kind in "bif")
+        if any(known.has(a) for a in outputs) or (begun and not all(known.has(a) for a in floats)):
             same.append(at)
             # a mean may be the same where the variance beside it is not
             if len(outputs) < 2 or not any(_is_taken(mine, at, a) for a in one.outputs if not _known(known, a)):
                 continue
-        floats = [a for a in one.inputs if a.dtype.kind == "f" and a.size > 1]
         (first if all(known.has(a) for a in floats) else later).append(at)
     before = _before(mine, same, [a for at in first for a in mine[at].inputs])
     moved = [
@@ -135,6 +149,13 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
     ]
     # numbers that are read in other axes lie in one order all the same, until they are turned
     moved = moved or [at for at in same if _is_laid(mine[at]) and not _has(theirs, mine[at].outputs[0])]
+    reordered = tuple(
+        at
+        for at in same
+        for a in mine[at].outputs
+        if len(mine[at].outputs) == 1 and a.dtype.kind == "f" and a.size >= FEWEST_LAID
+        and known.has_reordered(np.asarray(a, np.float64))
+    )  # fmt: skip
     numbers = frozenset(number for one in theirs for number in one.numbers.values())
     given = KnownValues(
         np.asarray(a, np.float64)
@@ -143,7 +164,35 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         for a in one.inputs
         if a.dtype.kind == "f" and own.has(np.asarray(a, np.float64))
     )
-    return Candidates([*first, *later], before[::-1], moved, wanted, numbers, frozenset(first), given)
+    return Candidates([*first, *later], before[::-1], moved, wanted, numbers, frozenset(first), reordered, given)
+
+
+def chosen_apart(
+    mine: Sequence[Sequence[ProgramOperation]], theirs: Sequence[Sequence[ProgramOperation]]
+) -> list[int]:
+    """Return the operations of a program that choose between values, as no one value of the other does at all draws.
+
+    What a condition chooses is at each draw a value that both have, and not the same one.
+
+    Args:
+        mine: Operations of the program that is looked at, at several draws.
+        theirs: Those of the other at the same draws.
+    """
+    asked = [
+        at
+        for at, one in enumerate(mine[0])
+        if any(x.dtype.kind == "b" for x in one.inputs) and len(one.outputs) == 1
+        and one.outputs[0].dtype.kind == "f" and one.outputs[0].size >= FEWEST_LAID
+    ]  # fmt: skip
+    if not asked:
+        return []
+    shared: dict[int, set[int]] = {}
+    for draw, others in zip(mine, theirs, strict=True):
+        known = KnownValues(_numbers(others))
+        for at in asked:
+            here = set(known.in_order(np.asarray(draw[at].outputs[0], np.float64)))
+            shared[at] = shared.get(at, here) & here
+    return [at for at, places in shared.items() if not places]
 
 
 def _known(known: KnownValues, value: NDArray[Any]) -> bool:
