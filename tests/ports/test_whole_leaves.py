@@ -104,3 +104,22 @@ def test_of_many_leaves_not_all_ways_are_tried() -> None:
         matched = match_models(subjects_of(tiled=False))
         every = replace(matched, sure=(), unsure=tuple((one, "a doubt") for one in matched.sure))
         assert leaf_maps(subjects_of(tiled=False), every) is None
+
+
+def scaled(shared: bool) -> Any:
+    """Return a model whose second scale is a leaf of its own, or the first one again while its own stays unused."""
+
+    def apply(p: Any, x: Any) -> Any:
+        h = jnp.tanh(x * p["first"]) @ p["mix"]
+        return jnp.sin(h * (p["first"] if shared else p["second"]))
+
+    return lambda: ({"first": jnp.ones(6), "mix": jnp.ones((6, 6)), "second": jnp.ones(6)}, apply)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_leaf_that_one_model_alone_uses_makes_them_two(shared: bool) -> None:
+    with jax.enable_x64(True):
+        found = map_models(jax=[scaled(False), scaled(shared)], inputs="f[4,6]")
+        assert found.verdict == ("broken" if shared else "holds"), found.text()
+        unused = map_models(jax=[scaled(True), scaled(True)], inputs="f[4,6]")
+    assert unused.verdict in ("holds", "inconclusive"), unused.text()

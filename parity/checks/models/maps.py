@@ -53,6 +53,7 @@ class MappedModels:
         if self.found is not None and self.found.unsure:
             # where both compute the same with equal leaves of one extent, an output may part by a guessed row alone
             guessed = self.found.agree and any(one.what.startswith("output") for one in self.proof.parted)
+            guessed = guessed and not (self.found.matched is not None and self.found.matched.one_sided)
             if self.proof.verdict == "holds" or guessed:
                 return "inconclusive"
         return self.proof.verdict
@@ -186,6 +187,10 @@ def map_opened(subjects: Subjects, rules: Path | Sequence[LeafRule] | None, chec
         return MappedModels((first.name, second.name), None, tuple(given), proof, names, time.perf_counter() - began)
     found = propose(subjects)
     proof = _proof_of(subjects, found)
+    if proof is None and not found.agree and found.matched and (coarser := found.matched.coarser) is not None:
+        # by neither plan of cuts both agree, and of small pieces no rule says which leaf is which
+        found = map_of(subjects, coarser)
+        proof = _proof_of(subjects, found)
     if found.unsure and found.agree and found.matched and (proof is None or proof.verdict == "broken"):
         # both compute the same where leaves of one extent are equal: another map may be the one
         for rules in likely_maps(subjects, found.matched):

@@ -31,6 +31,9 @@ ROUNDS = 4
 QUIET = 1e-13
 """Share of the largest gradient of a model below which a gradient is rounding: no gradient reaches the piece."""
 
+REACHED = 1e-6
+"""Share of the largest gradient above which one is no rounding."""
+
 OF_ONE_SUM = "what it and others of its shape do does not tell them apart: any pairing of them computes the same"
 
 
@@ -48,8 +51,11 @@ class Matched:
     agree: bool
     """Whether both computed the same at equal values, before anything was told."""
     coarser: Matched | None = None
-    """What was told where leaves are cut as their shapes ask for, and both do not agree: the smaller the pieces that
-    have the same values, the more models agree."""
+    """What was told by the simplest plan of cuts, where another told more and both do not agree by the simplest: the
+    smaller the pieces that have the same values, the more models agree."""
+    one_sided: bool = False
+    """Whether one model has more leaves of an extent that a gradient clearly reaches than the other has that any
+    does, though both agree: no map makes them one."""
 
 
 def match_models(subjects: Subjects) -> Matched:
@@ -77,7 +83,7 @@ def match_models(subjects: Subjects) -> Matched:
         found = found if cut is None or _told(cut) < _told(found) else cut
     if found is None:
         return Matched((), (), (), (), (), False)
-    if found.agree and found.unsure and simplest is not None and not simplest.agree and not simplest.alone:
+    if found.unsure and simplest is not None and found is not simplest and not (simplest.agree or simplest.alone):
         return replace(found, coarser=simplest)
     return found
 
@@ -135,7 +141,9 @@ def _match(subjects: Subjects, plan: CutPlan) -> Matched:
     told = [one for one in held if one.why != "sum"]
     doubted += [(one, OF_ONE_SUM) for one in held if one.why == "sum"]
     sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet, [one for one, _ in doubted])
-    return Matched(tuple(firsts), tuple(seconds), tuple(sure), (*doubted, *unsure), tuple(alone), agree)
+    one_sided = agree and (_reaches_more(left, right) or _reaches_more(right, left))
+    unclear = (*doubted, *unsure)
+    return Matched(tuple(firsts), tuple(seconds), tuple(sure), unclear, tuple(alone), agree, one_sided=one_sided)
 
 
 def _observe(
@@ -157,6 +165,17 @@ def _quiet(grads: PartArrays) -> list[LeafPart]:
     sizes = {piece: float(np.abs(grad).max(initial=0.0)) for piece, grad in grads.items()}
     largest = max(sizes.values(), default=0.0)
     return [piece for piece, size in sizes.items() if size <= QUIET * largest]
+
+
+def _reaches_more(grads: PartArrays, others: PartArrays) -> bool:
+    """Return whether gradients clearly reach more pieces of an extent than they reach at all in the other model."""
+    quiet = set(_quiet(others))
+    reached = Counter(piece.key for piece in others if piece not in quiet)
+    largest = max((float(np.abs(grad).max(initial=0.0)) for grad in grads.values()), default=0.0)
+    clearly = Counter(
+        piece.key for piece, grad in grads.items() if float(np.abs(grad).max(initial=0.0)) > REACHED * largest
+    )
+    return any(count > reached[key] for key, count in clearly.items())
 
 
 def _round(
