@@ -112,6 +112,26 @@ def test_signs_that_cancel_out_leave_no_limit():
     assert not projected_leaves(walk, 0)
 
 
+@pytest.mark.parametrize("since", [1, 4])
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_a_clip_of_one_is_told_beside_decay_of_some_leaves(since, at, nesterov):
+    """As of SGD with decay on matrices alone: no one share of the parameters is in all momenta."""
+    plain = {"rate": 0.05, "nesterov": nesterov, "decay": 0.01, "decay_at": "l2", "mask": lambda leaf: leaf == "w"}
+    clips = plain | {"clip": ("norm", 0.5), "clip_from": since}
+    cause = update_cause(walked("momentum", clips if at == 0 else plain, {"clip_from": 100} if at == 0 else clips))
+    assert cause.startswith(f"clipping: {('the trainer', 'the port')[at]} clips the norm of the gradients"), cause
+    assert ("(from update 4 on" in cause) is (since == 4), cause
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"b1": 0.8}, "momentum"), ({"decay": 0.02}, "decay"), ({"mask": lambda leaf: True}, "decay"),
+])  # fmt: skip
+def test_beside_decay_of_some_leaves_other_causes_stay(change, said):
+    plain = {"rate": 0.05, "decay": 0.01, "decay_at": "l2", "mask": lambda leaf: leaf == "w"}
+    assert update_cause(walked("momentum", plain, change)).startswith(said)
+
+
 def test_what_a_model_holds_before_its_first_step_alone_is_no_parameter():
     """Such as the count of a stream of dropout, by which the commonest causes of an update were an error."""
     cause = update_cause(walked("sgd", {"rate": 0.05}, {"decay": 0.1}))

@@ -126,3 +126,24 @@ def test_a_norm_that_some_of_its_calls_are_more_than_the_other_has_is_left_out()
     assert place is not None, "the norm of what is read"
     assert place.text.startswith("left out: not here, "), place.text
     assert "rsqrt" in place.text
+
+
+def test_calls_at_several_lines_are_those_of_a_helper_in_as_many_turns() -> None:
+    def trainer(x: Any, w: Any, mean: Any, var: Any, one: Any, two: Any) -> Any:
+        x = torch.nn.functional.batch_norm(x, mean, var, one, None, eps=1e-3)
+        x = torch.tanh(x) @ w
+        return torch.sin(torch.nn.functional.batch_norm(x, mean, var, two, None, eps=1e-3))
+
+    def norm(x: Any, mean: Any, var: Any, scale: Any) -> Any:
+        return (x - mean) / (jnp.sqrt(var) + 1e-3) * scale
+
+    def port(x: Any, w: Any, mean: Any, var: Any, one: Any, two: Any) -> Any:
+        return jnp.sin(norm(jnp.tanh(norm(x, mean, var, one)) @ w, mean, var, two))
+
+    shapes = ((7, 5), (5, 5), (5,), (5,), (5,), (5,))
+    draws = [[np.random.default_rng((at, n)).uniform(0.5, 1.5, s) for n, s in enumerate(shapes)] for at in range(3)]
+    found = explain(*traced(trainer, port, draws))
+    assert found
+    text = found[0].text
+    assert "`batch_norm(a, b, c, d, momentum=0.1, eps=0.001)`" in text, text
+    assert "`(a - b) / (sqrt(c) + 0.001) * d`" in text, text

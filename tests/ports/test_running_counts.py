@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from parity.checks.proving.running_counts import running_counts_cause
+from parity.checks.proving.running_counts import running_counts_cause, running_forms_cause
 
 WEIGHTS = (0.1, 0.01)
 DRAWN = np.random.default_rng(4)
@@ -44,3 +44,22 @@ def test_of_one_ratio_no_number_is_told():
 def test_statistics_of_another_batch_are_no_multiple():
     assert running_counts_cause(*ends((216, 54), (6, 6), noise=0.1)) == ""
     assert running_counts_cause(*ends((216, 54), (6, 6), weight=0.37)) == ""
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize(("form", "said"), [
+    (np.sqrt, "the root of what the trainer does"), (np.square, "the square of"), (np.reciprocal, "one over"),
+])  # fmt: skip
+def test_a_function_of_the_other_statistic_is_told_with_any_factor(weight, form, said):
+    before, after, leaves, weights = ends((None, None), (None, None), weight=weight)
+    for leaf in leaves:
+        batch = (after[0][leaf] - (1 - weight) * before[leaf]) / weight
+        after[1][leaf] = (1 - weight) * before[leaf] + weight * 1.5 * form(batch)
+    found = running_forms_cause(before, after, leaves, weights)
+    assert found.startswith(f"running variance: of a batch the port takes {said}"), found
+    assert found.endswith("on v, u")
+
+
+def test_other_statistics_are_said_to_be_others():
+    found = running_forms_cause(*ends((216, 54), (6, 6), noise=0.1))
+    assert found.startswith("running statistics: of a batch the port takes other values than the trainer"), found

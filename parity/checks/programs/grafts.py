@@ -31,6 +31,10 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 MOST_ORDERS = 6
 """Orders of axes in which one value is put in place of another."""
 
+CALLS = frozenset(("batch_norm", "layer_norm", "group_norm", "rms_norm", "instance_norm", "softmax", "gelu", "silu",
+                   "scaled_dot_product_attention", "max_pool2d", "avg_pool2d", "interpolate", "pad"))  # fmt: skip
+"""Operations of PyTorch that are functions of several operations elsewhere."""
+
 MOST_SPOTS = 400
 """Places of a program at which values are put."""
 
@@ -310,7 +314,26 @@ def _spots(flow: DataFlow) -> list[_Spot]:
                 shapes = tuple(flow.operations[place].outputs[0].shape for place in each)
                 if len(some) > 1:
                     found.append(_Spot(parted[0], each, shapes, one.outputs[0].dtype.kind, score))
-    return sorted(found, key=lambda one: (one.score, one.at, len(one.places)))
+    return sorted([*found, *_spots_of_calls(flow)], key=lambda one: (one.score, one.at, len(one.places)))
+
+
+def _spots_of_calls(flow: DataFlow) -> list[_Spot]:
+    """Return the values of all calls of one kind that several lines ask for, as layers with one function in a helper.
+
+    The other program has them at the lines of its helper, in as many turns.
+    """
+    calls: dict[str, list[int]] = {}
+    for at, one in enumerate(flow.operations):
+        if one.kind in CALLS and not one.turns and len(one.outputs) == 1:
+            calls.setdefault(one.kind, []).append(at)
+    found = []
+    for places in calls.values():
+        parted = [at for at in places if at in flow.parted_set]
+        if parted and len({flow.operations[at].place for at in places}) > 1:
+            shapes = tuple(flow.operations[at].outputs[0].shape for at in places)
+            kind = flow.operations[places[0]].outputs[0].dtype.kind
+            found.append(_Spot(parted[0], tuple(places), shapes, kind, len(flow.part(parted[0]))))
+    return found
 
 
 def _fit(one: _Spot, two: _Spot) -> bool:

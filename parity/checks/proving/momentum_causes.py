@@ -7,11 +7,14 @@ the updates that follow tell these from a scale of the gradient itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from parity.checks.proving.effective import MomentShares, TakenParts, fitted, one_value
+from parity.checks.proving.effective import FEWEST, MomentShares, TakenParts, fitted, one_value
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.seen import gradient_at
+from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
 __all__ = ["momentum_cause", "scaled_gradients", "second_update_cause", "shares_of"]
@@ -64,7 +67,33 @@ def shares_of(lane: Lane, slot: str, at: int, *, power: int = 1, below: bool = F
     for count in (2, 3)[: 3 - power]:  # without decay where that is enough
         if (parts := fitted(columns[:count], made, FIT)) is not None:
             return MomentShares(parts[0], parts[1])
-    return None
+    return _beside_plain_leaves(new, (old, gradients, values), leaves) if power == 1 and not below else None
+
+
+def _beside_plain_leaves(
+    new: LeafArrays, given: Sequence[LeafArrays], leaves: Sequence[str]
+) -> MomentShares | None:  # fmt: skip
+    """Return the shares of a moment of which some leaves alone have decay that is added to the gradient.
+
+    Args:
+        new: What it holds.
+        given: What it held, the gradient, and the parameters.
+        leaves: Those that are looked at; of few elements any shares make one.
+    """
+
+    def of(some: Sequence[str], count: int) -> tuple[float, ...] | None:
+        columns = [np.concatenate([np.asarray(one[leaf]).ravel() for leaf in some]) for one in given[:count]]
+        return fitted(columns, np.concatenate([np.asarray(new[leaf]).ravel() for leaf in some]), FIT)
+
+    several = [leaf for leaf in leaves if np.size(new[leaf]) > FEWEST]
+    plain = [leaf for leaf in several if of([leaf], 2) is not None]
+    decayed = [leaf for leaf in several if leaf not in plain]
+    if not plain or not decayed:
+        return None
+    one, two = of(plain, 2), of(decayed, 3)
+    if one is None or two is None or any(abs(a - b) > SAME * abs(a) for a, b in zip(one[:2], two[:2], strict=True)):
+        return None
+    return MomentShares(one[0], one[1])
 
 
 def momentum_cause(walk: TwoWalks, here: TakenParts, there: TakenParts) -> str:

@@ -13,7 +13,7 @@ from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.projected import projected_leaves
 from parity.checks.proving.rate_causes import FEW, rate_cause
-from parity.checks.proving.running_counts import running_counts_cause
+from parity.checks.proving.running_counts import running_counts_cause, running_forms_cause
 from parity.checks.proving.schedule_forms import rates_of
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks, go_on
@@ -271,4 +271,5 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
         return (
             f"biased variance: {who} keeps the running variance over n = {counts[0][1]} values, the other over n - 1"
         )
-    return running_counts_cause(before, after, leaves, MOMENTA)
+    given = (before, after, leaves, MOMENTA)
+    return running_counts_cause(*given) or running_forms_cause(*given)

@@ -9,7 +9,7 @@ import numpy as np
 from parity.checks.proving.effective import one_value
 from parity.checks.proving.slots import LeafArrays, names_of
 
-__all__ = ["running_counts_cause"]
+__all__ = ["running_counts_cause", "running_forms_cause"]
 
 CONSTANT = 1e-8
 """Relative distance of ratios of single elements that are one."""
@@ -51,6 +51,39 @@ def running_counts_cause(
                 f"{weight:g}, on {names_of(list(ratios))}{said}"
             )
     return ""
+
+
+_FORMS = (
+    ("the root of what the trainer does (a standard deviation)", lambda a, b: b * b / a),
+    ("the square of what the trainer does (the trainer a standard deviation)", lambda a, b: b / (a * a)),
+    ("one over what the trainer does", lambda a, b: a * b),
+)
+"""What is one number at all elements where the port's statistic of a batch is that function of the trainer's."""
+
+
+def running_forms_cause(
+    before: LeafArrays, after: Sequence[LeafArrays], leaves: Sequence[str], weights: Sequence[float]
+) -> str:
+    """Return which function of the trainer's statistic of a batch the port takes; else that it takes another one.
+
+    Args:
+        before: Values before the update.
+        after: Of the trainer and of the port after it.
+        leaves: Running statistics that part.
+        weights: Of a new batch that are tried.
+    """
+    for weight in weights:
+        taken = [[(each[leaf] - (1 - weight) * before[leaf]).ravel() / weight for each in after] for leaf in leaves]
+        if any(one.size < 3 or not np.ptp(one) or not one.all() or not two.all() for one, two in taken):
+            continue
+        for said, form in _FORMS:
+            numbers = [one_value({str(i): float(x) for i, x in enumerate(form(*pair))}, CONSTANT) for pair in taken]
+            if None not in numbers:
+                return f"running variance: of a batch the port takes {said}, on {names_of(list(leaves))}"
+    return (
+        f"running statistics: of a batch the port takes other values than the trainer, and no multiple of them, on "
+        f"{names_of(list(leaves))}; parameters move alike"
+    )
 
 
 def _counts(ratios: Sequence[float]) -> str:
