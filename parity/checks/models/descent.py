@@ -16,12 +16,12 @@ __all__ = ["descend"]
 
 def descend(
     left: NDArray[np.int64], moves: NDArray[np.int64], sizes: NDArray[np.int64], units: NDArray[np.int64],
-    costs: Sequence[int], without: int = -1,
+    costs: Sequence[int], without: int = -1, *, alike: bool = False,
 ) -> list[int]:  # fmt: skip
     """Return the moves that lead to the fewest elements left over, each the best of its time.
 
-    One may be left out, and with it all that cut the same leaves into the same pieces: the order of axes leads no
-    other way.
+    One may be left out; and with it all that cut the same leaves into as many pieces of the same extents, of which
+    another order of axes leads no other way.
 
     Args:
         left: How many more pieces of each key the first model has, `[keys]`.
@@ -30,10 +30,13 @@ def descend(
         units: The shape that each way cuts, `[ways]`.
         costs: How much each way does; of two that leave as much over, the cheaper one is taken.
         without: The way that is left out.
+        alike: Whether those are left out with it that add the same.
     """
     chosen: list[int] = []
     apart = np.zeros(len(moves), bool)
     if without >= 0:
+        apart[without] = True
+    if without >= 0 and alike:
         apart = (moves == moves[without]).all(axis=1) & (units == units[without])
     price = np.array(costs) * 1e-6  # of two that leave as much, the simpler one
     while True:

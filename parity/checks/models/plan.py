@@ -128,7 +128,8 @@ def _tried(
     descent = descend(left, moves, sizes, np.array(units), costs)
     # of two moves that leave as much over, the simpler one may lead nowhere good: each is left out in turn
     descents = dict.fromkeys(tuple(sorted(one)) for one in (descent, *(
-        descend(left, moves, sizes, np.array(units), costs, without=move) for move in descent[:MOST_OTHERS]
+        descend(left, moves, sizes, np.array(units), costs, without=move, alike=alike)
+        for move in descent[:MOST_OTHERS] for alike in (False, True)
     )))  # fmt: skip
     found: list[tuple[int, int, CutPlan]] = []
     for chosen in descents:

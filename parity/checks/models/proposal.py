@@ -21,7 +21,7 @@ from parity.checks.models.quiet import match_quiet
 from parity.checks.models.responses import by_responses
 from parity.checks.models.subjects import Subjects, own_values, values_of
 from parity.checks.models.symmetry import break_ties, of_one_sum
-from parity.contract import ModelProbe
+from parity.contract import Inputs, ModelProbe
 
 __all__ = ["Matched", "match_models"]
 
@@ -33,6 +33,9 @@ QUIET = 1e-13
 
 REACHED = 1e-6
 """Share of the largest gradient above which one is no rounding."""
+
+FOLLOWS = 1e-11
+"""Relative distance from which an output follows a piece."""
 
 OF_ONE_SUM = "what it and others of its shape do does not tell them apart: any pairing of them computes the same"
 
@@ -141,7 +144,11 @@ def _match(subjects: Subjects, plan: CutPlan) -> Matched:
     told = [one for one in held if one.why != "sum"]
     doubted += [(one, OF_ONE_SUM) for one in held if one.why == "sum"]
     sure, unsure, alone = match_quiet(subjects, firsts, seconds, told, quiet, [one for one, _ in doubted])
-    one_sided = agree and (_reaches_more(left, right) or _reaches_more(right, left))
+    one_sided = agree and any(
+        _reaches_more(grads, others) and not _follow(model, inputs, pieces, others)
+        for grads, others, (model, inputs), pieces in (
+            (left, right, subjects.both[1], seconds), (right, left, subjects.both[0], firsts))
+    )  # fmt: skip
     unclear = (*doubted, *unsure)
     return Matched(tuple(firsts), tuple(seconds), tuple(sure), unclear, tuple(alone), agree, one_sided=one_sided)
 
@@ -176,6 +183,20 @@ def _reaches_more(grads: PartArrays, others: PartArrays) -> bool:
         piece.key for piece, grad in grads.items() if float(np.abs(grad).max(initial=0.0)) > REACHED * largest
     )
     return any(count > reached[key] for key, count in clearly.items())
+
+
+def _follow(
+    model: ModelProbe, inputs: Inputs, pieces: Sequence[LeafPart], grads: PartArrays
+) -> bool:  # fmt: skip
+    """Return whether outputs move with the pieces that no gradient reaches: it may be stopped on its way alone."""
+    quiet = _quiet(grads)
+    values = values_of(model, pieces, {}, ROUNDS + 2)
+    other = values_of(model, quiet, {}, ROUNDS + 3)
+    moved = {leaf: value.copy() for leaf, value in values.items()}
+    for piece in quiet:
+        moved[piece.leaf].reshape(-1)[piece.index] = other[piece.leaf].reshape(-1)[piece.index]
+    one, two = (model.evaluate(each, inputs).outputs for each in (values, moved))
+    return any(gap(x, y) > FOLLOWS for x, y in zip(one, two, strict=True))
 
 
 def _round(
