@@ -67,10 +67,10 @@ def running_forms_cause(
     """Return which function of the trainer's statistic of a batch the port takes; else that it takes another one.
 
     Args:
-        before: Values before the update.
-        after: Of the trainer and of the port after it.
-        leaves: Running statistics that part.
-        weights: Of a new batch that are tried.
+        before: As all others of `running_counts_cause`.
+        after: Likewise.
+        leaves: Likewise.
+        weights: Likewise.
     """
     for weight in weights:
         taken = [[(each[leaf] - (1 - weight) * before[leaf]).ravel() / weight for each in after] for leaf in leaves]
