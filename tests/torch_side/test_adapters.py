@@ -1,8 +1,11 @@
 """What the capture of live state sees of PyTorch, and that it changes nothing."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from parity import sides
 from parity.capture import StateSnapshot, Walk
+from torch_side.adapters.files import read_saved
 
 
 def see(**values: Any) -> StateSnapshot:
@@ -218,3 +222,12 @@ def test_keys_that_are_objects_have_one_name_in_all_processes() -> None:
     leaves = see(table={trained: 3, "a": 4}, known={trained}).leaves
     assert leaves["table[<function trained>]"].digest == "3"
     assert not [path for path in leaves if " at 0x" in path]
+
+
+def test_scenarios_that_read_side_by_side_do_not_take_what_is_safe_from_each_other(tmp_path: Path) -> None:
+    """PyTorch keeps what may be unpickled for the whole process: one reader of five failed while another ended."""
+    file = tmp_path / "state.pt"
+    torch.save({"numpy": np.random.get_state(), "weight": torch.zeros(3)}, file)  # noqa: NPY002
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: read_saved(file), range(200)))
+    assert all(held["numpy"][0] == "MT19937" for held in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ _PLAIN = [np.ndarray, np.dtype, *{type(np.dtype(kind)) for kind in "?bhilqBHILQf
 _RECONSTRUCT = np.ndarray(0).__reduce__()[0]
 """The function by which NumPy's arrays are unpickled; it makes an empty one."""
 
+_ONE_AT_A_TIME = threading.Lock()
+"""Scenarios of a check read side by side; the first that is done would take what is safe from the others, whose files
+would be compared as archives of bytes then."""
+
 
 def read_saved(path: Path) -> Any:
     """Return what `torch.save` or safetensors wrote; None for another kind of file.
@@ -29,7 +34,7 @@ def read_saved(path: Path) -> Any:
     with path.open("rb") as file:
         start = file.read(4)
     if start[:2] == b"PK":
-        with torch.serialization.safe_globals([*_PLAIN, _RECONSTRUCT]):
+        with _ONE_AT_A_TIME, torch.serialization.safe_globals([*_PLAIN, _RECONSTRUCT]):
             return torch.load(path, map_location="cpu", weights_only=True)
     if path.suffix == ".safetensors":
         from safetensors import safe_open

@@ -11,20 +11,16 @@ from typing import Any
 
 from parity.capture import Leaf
 from parity.checks.judging import (
-    NONE,
     EqualRunsEnvelope,
     Evidence,
     Kill,
     Meant,
     Outcome,
     Uninterrupted,
-    begun_of,
     both_runs,
-    is_floating,
     is_unfinished,
     judge_printed,
     judge_resumed,
-    judge_returned,
     judge_same,
     name_what_is_shown,
     on_their_way,
@@ -32,8 +28,9 @@ from parity.checks.judging import (
     saved_first,
 )
 from parity.checks.resume.blocks_ahead import Kept, settle_blocks
+from parity.checks.resume.endings import Endings
 from parity.checks.resume.intervals import Intervals
-from parity.checks.resume.left_files import LeftFiles, asks_for_start, read_files
+from parity.checks.resume.left_files import read_files
 from parity.checks.resume.loss_curve import loss_curves
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.resume.taken import TakenValues
@@ -112,19 +109,20 @@ class Driver:
         self.reads: set[str] = set()
         """Files that resumed runs read: the checkpoints."""
         self._full: Trace | None = None
-        self._left: dict[frozenset[str], dict[str, Leaf]] = {}
+        self._endings = Endings(self)
         self.taken = TakenValues(runner, root, self.whole)
         self._lock = threading.Lock()
 
     def full(self, keep: Mapping[int, Sequence[str]]) -> Trace:
         """Run once more without a stop, one time only: what two equal runs leave, to the end.
 
-        It is started as the reference and the resumed runs are, so that it orders its sets as they do: what differs
-        in a file by that order alone would be noise otherwise, and a loss by it would be excused.
+        It orders its sets as the reference and the resumed runs do: what differs in a file by that order alone would
+        be noise otherwise, and a loss by it would be excused. All other chance is its own, as that of the run which
+        saved is: a generator that nobody seeds, an identifier that an import draws.
         """
         with self._lock:
             if self._full is None:
-                self._full = self.run(self.root / "once-more", replace(self.whole, keep=keep, reference=True))
+                self._full = self.run(self.root / "once-more", replace(self.whole, keep=keep, order="reference"))
             return self._full
 
     def run(self, folder: Path, request: Request) -> Trace:
@@ -283,8 +281,8 @@ class Driver:
             _judge_by(self.envelope, outcome, trace)
         live = not outcome.broken  # what is found from here on is what the run left or gave back
         if live and trace.end == "finished" and scenario.name != "best":
-            files = self._judge_files(scenario, trace, killed, folder, before, left)
-            for found in (files, self._judge_returned(trace)):
+            files = self._endings.judge_files(scenario, trace, killed, folder, before, left, outcome.bookkeeping)
+            for found in (files, self._endings.judge_returned(trace)):
                 outcome.broken += found.broken
                 outcome.bookkeeping += found.bookkeeping
             if not outcome.broken and self.of_numbers:
@@ -311,49 +309,9 @@ class Driver:
         step = self.reference.marks[killed].step
         return Evidence(component, "function", step, "a run that continues", last, "at the resume")
 
-    def _judge_files(self, scenario: Scenario, trace: Trace, killed: int, folder: Path, before: Sequence[Trace],
-                     left: Collection[str]) -> Outcome:  # fmt: skip
-        grown = {name for one in (*before[1:], trace) for name in one.appended}
-        files = LeftFiles(self.reference, self.root / "reference", grown, self._left, self._lock)
-        judge = partial(files.judge, trace, folder, left, extended=scenario.name == "extend")
-        begun = begun_of(self.reference, trace, before, self.uninterrupted)
-        again = None if self.envelope is None else files.without_noise(one.folder for one in self.equal_runs)
-        found = judge(again, begun)
-        looks = killed in self.copies and len(scenario.kills) == 1
-        if looks and asks_for_start(found, begun):
-            first = self._begin_again(scenario, killed, files, "begun")
-            begun = replace(begun, written=frozenset((p, leaf.digest) for p, leaf in first.items()))
-            found = judge(again, begun)
-            if any(e.path in first for e in found.broken if asks_for_start(Outcome(bookkeeping=[e]), begun)):
-                second = self._begin_again(scenario, killed, files, "begun-again")
-                chance = {path for path, leaf in second.items() if path in first and not leaf.same(first[path])}
-                begun = replace(begun, by_chance=frozenset(chance))
-                found = judge(again, begun)
-        if found.broken and again is None:
-            self.full({})
-            found = judge(files.read(self.root / "once-more"), begun)
-        return found
-
-    def _begin_again(self, scenario: Scenario, killed: int, files: LeftFiles, name: str) -> dict[str, Leaf]:
-        """Return what a process that resumes from a kill has left at its first mark."""
-        start = self.root / f"{name}-{scenario.name}"
-        copy_folder(self.copies[killed], start)
-        self.run(start, replace(self.asked(scenario), kill=0))
-        return files.read(start)
-
     def _saved(self, killed: int) -> dict[str, Leaf]:
         """Return what the folder held at a kill."""
         return read_files(self.copies[killed], self.reference.appended) if killed in self.copies else {}
-
-    def _judge_returned(self, trace: Trace) -> Outcome:
-        expected, end = self.reference.returned, self.reference.marks[-1].step
-        found = judge_returned(expected, expected, trace.returned, end)
-        if found.broken and self.envelope is None:
-            found = judge_returned(expected, self.full({}).returned, trace.returned, end)
-        elif found.broken:
-            again = {path: NONE if is_floating(leaf) else leaf for path, leaf in expected.items()}
-            found = judge_returned(expected, again, trace.returned, end)
-        return found
 
     def _drive_options(self, scenario: Scenario) -> Outcome:
         """Compare a run with other intervals: what is trained must not change."""

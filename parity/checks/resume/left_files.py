@@ -20,7 +20,7 @@ from parity.checks.judging import (
 )
 from parity.checks.running import Trace, contents, is_database
 
-__all__ = ["LeftFiles", "asks_for_start", "read_files"]
+__all__ = ["LeftFiles", "asks_for_start", "either", "read_files"]
 
 
 def read_files(folder: Path, logs: Collection[str]) -> dict[str, Leaf]:
@@ -86,6 +86,7 @@ class LeftFiles:
         left: Collection[str],
         again: Mapping[str, Leaf] | None,
         begun: ProcessStart,
+        ordered: Mapping[str, Leaf] | None = None,
         *,
         extended: bool,
     ) -> Outcome:
@@ -97,6 +98,8 @@ class LeftFiles:
             left: Files that the process before it left.
             again: What an equal run left; None where that is not known yet.
             begun: How the process began.
+            ordered: What a run left that orders its sets as the process did that had saved: where the resumed run
+                left the same, that is as it should be.
             extended: Whether the process before was a shorter run that came to its end: there it did what this one
                 did not do at that step, such as a last save.
         """
@@ -106,9 +109,10 @@ class LeftFiles:
         earlier = set(left) - names if extended else set()
         again = self._expected if again is None else again
         got = self.read(folder)
+        expected = self._expected if ordered is None else either(self._expected, ordered, got)
         records, twice = self._records(got), self._twice(got, folder)
         found = judge_files(
-            self._expected, again, got, steps, own, self._logs, begun, earlier, records=records, twice=twice
+            expected, again, got, steps, own, self._logs, begun, earlier, records=records, twice=twice
         )
         if extended:
             found.bookkeeping += [e for e in found.broken if _is_further(e)]
@@ -135,6 +139,24 @@ class LeftFiles:
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(16)
+
+
+def either(expected: Mapping[str, Leaf], ordered: Mapping[str, Leaf], got: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    """Return what was expected, with what a run in another order of sets has where a resumed run has it too.
+
+    Args:
+        expected: The leaves of the uninterrupted run.
+        ordered: Those of one with the order of sets of the process that had saved.
+        got: Those of the resumed run.
+    """
+    alike = {path for path in expected.keys() | got if _same(ordered.get(path), got.get(path))}
+    return {path: leaf for path, leaf in expected.items() if path not in alike} | {
+        path: leaf for path, leaf in got.items() if path in alike
+    }
+
+
+def _same(one: Leaf | None, other: Leaf | None) -> bool:
+    return one.same(other) if one is not None else other is None
 
 
 def asks_for_start(found: Outcome, begun: ProcessStart) -> bool:

@@ -11,11 +11,12 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
+import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -32,7 +33,10 @@ from parity.checks.running.run import Request, TraceWriter
 from parity.environment import has_accelerator
 from parity.forks import ForkServer, descendants, end_with_parent, serve
 
-__all__ = ["ByFile", "fork_server", "log_of", "run_child", "tail_of"]
+__all__ = ["ByFile", "an_order", "fork_server", "in_order", "log_of", "run_child", "tail_of"]
+
+HASH_SEED = "PYTHONHASHSEED"
+"""Variable by which an interpreter orders its sets of texts and bytes; it is read once, at its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,19 @@ class ByFile:
         return attrgetter(self.name)(module)
 
 
-def run_child(rows: Connection, train: Any, folder: Path, request: Request, home: Path, number: int,
-              method: str | None, rank: Rank | None = None, *, parent: int) -> None:  # fmt: skip
+def run_child(
+    rows: Connection,
+    train: Any,
+    folder: Path,
+    request: Request,
+    home: Path,
+    number: int,
+    method: str | None,
+    rank: Rank | None = None,
+    *,
+    parent: int,
+    ordered: bool = False,
+) -> None:
     """Run a training function and send what it shows.
 
     Args:
@@ -69,7 +84,10 @@ def run_child(rows: Connection, train: Any, folder: Path, request: Request, home
             started, which a process of `multiprocessing` would start as itself was.
         rank: Its place among processes that train together.
         parent: Process ID of the parent; this process ends with it.
+        ordered: Whether it was started `in_order`.
     """
+    if ordered:
+        _forget_order()
     with suppress(PermissionError):  # what torchrun starts leads a session, and so its group
         os.setpgid(0, 0)  # a kill takes workers along
     if rank is not None:
@@ -141,18 +159,47 @@ def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fork_server(train: Any) -> ForkServer:
+def an_order() -> str | None:
+    """Return a seed of the hashes by which new interpreters order their sets; None where the user has set one."""
+    return None if HASH_SEED in os.environ else str(secrets.randbelow(1 << 32))
+
+
+@contextmanager
+def in_order(seed: str | None) -> Iterator[None]:
+    """Have an interpreter that is started meanwhile order its sets by a seed; it has to `_forget_order` then.
+
+    Args:
+        seed: The seed; None to leave that as it is.
+    """
+    if seed is not None:
+        os.environ[HASH_SEED] = seed
+    try:
+        yield
+    finally:
+        if seed is not None:
+            _forget_order()
+
+
+def _forget_order() -> None:
+    """Take the seed out of the environment: what the run starts is ordered by chance, as without the check."""
+    os.environ.pop(HASH_SEED, None)
+
+
+def fork_server(train: Any, order: str | None) -> ForkServer:
     """Return what forks runs of a training function.
 
     Args:
         train: The function or its file, as it is passed to a new process.
+        order: The seed of the hashes of all runs that it forks.
     """
-    return ForkServer(_start, train)
+    return ForkServer(functools.partial(_start, order), train)
 
 
-def _start(requests: Connection) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(requests, os.getpid(), _Runs()))
-    process.start()
+def _start(order: str | None, requests: Connection) -> BaseProcess:
+    job = _Runs(ordered=order is not None)
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(requests, os.getpid(), job))
+    with in_order(order):
+        process.start()
     return process
 
 
@@ -161,7 +208,12 @@ class _Runs:
 
     function: Any = None
 
+    def __init__(self, *, ordered: bool = False) -> None:
+        self._ordered = ordered
+
     def prepare(self, requests: Connection) -> bool:
+        if self._ordered:
+            _forget_order()
         with suppress(Exception):  # whatever the module raises: a new interpreter shows it
             function = requests.recv()
             self.function = function.load() if isinstance(function, ByFile) else function

@@ -20,7 +20,7 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-from parity.checks.running.child import ByFile, fork_server, log_of, run_child, tail_of
+from parity.checks.running.child import ByFile, an_order, fork_server, in_order, log_of, run_child, tail_of
 from parity.checks.running.inline import Train
 from parity.checks.running.rank import Rank, standing_as
 from parity.checks.running.recorder import MarkError
@@ -60,7 +60,8 @@ class ProcessRunner:
 
     The reference and the runs that resume are forks of a process that has imported the function (`fork_server`),
     where that is safe; the others are new interpreters. So what saves and what resumes order their sets by different
-    hash seeds, and equal runs have nothing in common but the function.
+    hash seeds, and equal runs have nothing in common but the function. Where nothing can be forked, what would be a
+    fork is a new interpreter with the hash seed of the forks.
 
     Args:
         train: The function; another process can import it.
@@ -79,7 +80,10 @@ class ProcessRunner:
     ) -> None:
         self._place = place or {}
         self._train, self._root, self._count = by_file(train), root, itertools.count(1)
-        self._forks = fork_server(self._train) if (can_fork() if fork is None else fork) else None
+        self._orders = {"reference": an_order(), "saver": an_order()}
+        self._forks = (
+            fork_server(self._train, self._orders["reference"]) if (can_fork() if fork is None else fork) else None
+        )
         self._stack = ExitStack()
         self._token = uuid.uuid4().hex
         self._starting, self._guard = threading.Lock(), threading.Lock()
@@ -141,12 +145,20 @@ class ProcessRunner:
         here, there = context.Pipe(duplex=False)
         given = (folder, request, self._root, number, multiprocessing.get_start_method(allow_none=True), rank)
         process: BaseProcess | Forked | None = None
-        if self._forks is not None and (may_fork(folder, request) if fork is None else fork):
+        as_fork = may_fork(folder, request) if fork is None else fork
+        if self._forks is not None and as_fork:
             process = self._forks.fork(there.fileno(), *given)
         if process is None:
             whole = (there, self._train, *given)
-            process = context.Process(target=run_child, args=whole, kwargs={"parent": os.getpid()})
-            with standing_as(rank.environment() if rank else {}), self._starting, marking(self._token):
+            order = self._orders[request.order or ("reference" if as_fork else "saver")]
+            told = {"parent": os.getpid(), "ordered": order is not None}
+            process = context.Process(target=run_child, args=whole, kwargs=told)
+            with (
+                standing_as(rank.environment() if rank else {}),
+                self._starting,
+                marking(self._token),
+                in_order(order),
+            ):
                 process.start()
         there.close()
         try:

@@ -69,6 +69,9 @@ class Request:
     """Completed steps after which a run that has not ended counts as failed; None for no end."""
     reference: bool = False
     """Whether the others are compared with this run, and none resumes from what it saves."""
+    order: Literal["", "reference", "saver"] = ""
+    """Whose order of sets a new interpreter has: in processes the reference and what resumes from it have one, the
+    runs that save have another. All other chance of a process is its own."""
     kill: int | None = None
     """Mark, counted from 0, at which the run is killed."""
     kill_step: int | None = None
