@@ -28,10 +28,10 @@ from parity.checks.resume.left_files import LeftFiles, asks_for_start, either
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.running import Request, Runner, Trace, copy_folder
 
-__all__ = ["Endings", "Runs"]
+__all__ = ["CheckRuns", "Endings"]
 
 
-class Runs(Protocol):
+class CheckRuns(Protocol):
     """What is known of the runs of a check, and what makes more of them: the driver."""
 
     runner: Runner
@@ -56,7 +56,7 @@ class Runs(Protocol):
 class Endings:
     """Compares what runs leave; keeps what it has read of those that all scenarios are compared with."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: CheckRuns) -> None:
         self._runs = runs
         self._left: dict[frozenset[str], dict[str, Leaf]] = {}
         self._lock = threading.Lock()
