@@ -106,3 +106,40 @@ def test_the_order_of_the_lines_of_a_log_and_empty_directories_are_compared() ->
     paths = {one.path for one in found.suspects}
     assert "told.txt: all lines in order" in paths
     assert any(path.startswith(("high", "low")) for path in paths)
+
+
+def raw(path: Path, step: int, w: np.ndarray, v: np.ndarray) -> Path:
+    path.write_bytes(bytes([step]) + w.tobytes() + v.tobytes())
+    return path
+
+
+@pytest.mark.parametrize("of_a_full_path", [True, False])
+@pytest.mark.parametrize("to", ["a file", "a directory"])
+@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("scenarios", [("kill",), pytest.param("all", marks=pytest.mark.soak)])
+def test_the_newest_checkpoint_may_be_a_link(to: str, of_a_full_path: bool, lost: bool, scenarios: Any) -> None:
+    """The folder of a run is copied and called otherwise; what a link leads to in it goes along."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, v, start, latest = np.ones(3), np.zeros(3), 0, folder / "latest"
+        if latest.exists():
+            held = (latest if to == "a file" else latest / "state.raw").read_bytes()
+            start, w = held[0], np.frombuffer(held[1:25])
+            v = v if lost else np.frombuffer(held[25:])
+        for number in range(start, steps):
+            yield number
+            v = 0.5 * v + w - math.sin(number)
+            w = w - 0.1 * v
+            if number % 4 == 3:
+                if to == "a directory":
+                    (newest := folder / f"step{number + 1}").mkdir()
+                    raw(newest / "state.raw", number + 1, w, v)
+                else:
+                    newest = raw(folder / f"step{number + 1}.raw", number + 1, w, v)
+                latest.unlink(missing_ok=True)
+                latest.symlink_to(newest.absolute() if of_a_full_path else newest.name)
+
+    found = check(train, scenarios=scenarios)
+    assert found.verdict == ("broken" if lost else "holds"), found.text()
+    if lost:
+        assert first(found) == "v"

@@ -35,7 +35,7 @@ from parity.checks.running.containers import (
     read_database,
     read_tar,
 )
-from parity.checks.running.folder import hidden, list_folder
+from parity.checks.running.folder import followed, hidden, list_folder
 from parity.checks.running.lines import IN_ORDER, in_order, line_leaves, with_signs
 from parity.checks.running.marshalled import is_marshalled, read_marshalled
 from parity.checks.running.shelves import read_shelves
@@ -103,6 +103,14 @@ def contents(
         path = folder / name
         within = [parent for parent in read if parent in path.parents]
         if path in read or any(is_part(parent, path) for parent in within for is_part in parts):
+            continue
+        if path.is_symlink() and (path := followed(path, folder)).is_dir():
+            target = with_signs(os.readlink(folder / name), shown)
+            walk.add(f"{name}:", Leaf("scalar", "file", LINK, target), lambda: None)
+            continue
+        if not path.exists():
+            target = with_signs(os.readlink(folder / name), shown) if (folder / name).is_symlink() else ""
+            walk.add(f"{name}:", Leaf("scalar", "file", "special[l]", target), lambda: None)
             continue
         if not path.is_file():  # to open a pipe is to wait for who writes; a socket cannot be opened
             kind = stat.filemode(path.lstat().st_mode)[0]

@@ -13,7 +13,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from parity.checks.running.run import Request, Runner, Trace
@@ -25,6 +25,7 @@ __all__ = [
     "Listing",
     "LogGrowth",
     "copy_folder",
+    "followed",
     "hidden",
     "is_log",
     "list_folder",
@@ -242,13 +243,17 @@ def named_in(folder: Path, root: Path) -> Path | None:
     """Return the first name of a folder below `root` that was set apart, if files in a folder name it.
 
     Args:
-        folder: Folder of a run; all files below it are searched for the path as bytes.
+        folder: Folder of a run; all files below it are searched for the path as bytes, and what links lead to.
         root: Directory of the folders of the runs.
 
     Returns:
         The path of that folder before it was set apart; None where no file names one.
     """
     homes = [path.with_name(path.name.removesuffix(SET_APART)) for path in root.glob(f"*{SET_APART}")]
+    for target in _links(folder):
+        for home in homes:
+            if target == home or home in target.parents:
+                return home
     for name in list_folder(folder):
         path = folder / name
         if path.is_file() and path.stat().st_size:
@@ -257,6 +262,37 @@ def named_in(folder: Path, root: Path) -> Path | None:
                     if content.find(os.fsencode(home)) >= 0:
                         return home
     return None
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """Yield what the links below a folder say that they lead to."""
+    for root, folders, names in os.walk(folder):
+        paths = (os.path.join(root, name) for name in (*folders, *names))
+        yield from (Path(os.readlink(path)) for path in paths if os.path.islink(path))
+
+
+def followed(path: Path, folder: Path) -> Path:
+    """Return what a file of a run is read from: the end of a link, within this folder where it leads into the run's.
+
+    A link by a full path leads to where the run was; its folder has another name since, and copies of it have theirs.
+
+    Args:
+        path: A file or a link.
+        folder: Folder of the run, as it is called now.
+    """
+    for _ in range(MOST_LINKS):
+        if not path.is_symlink():
+            break
+        target = Path(os.readlink(path))
+        runs = folder.parent
+        if target.is_absolute() and runs in target.parents:
+            target = folder.joinpath(*target.relative_to(runs).parts[1:])
+        path = path.parent / target
+    return path
+
+
+MOST_LINKS = 40
+"""Links that follow one another; more are a circle."""
 
 
 def set_apart(folder: Path) -> Path:
