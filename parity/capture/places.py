@@ -15,7 +15,7 @@ import threading
 import types
 import weakref
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from contextvars import Context, ContextVar
 from typing import Any
 
@@ -186,10 +186,8 @@ def _queue(walk: Walk, path: str, value: queue.Queue[Any]) -> None:
 
 
 def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
-    missing = object()
-    content = value.get(missing)
-    if content is not missing:
-        walk.visit(f"{path}[{value.name!r}]", content)
+    with suppress(LookupError):  # where nobody has set it, it has its default, if it has one
+        walk.visit(f"{path}[{value.name!r}]", value.get())
 
 
 def _future(walk: Walk, path: str, value: Any) -> None:

@@ -143,3 +143,27 @@ def test_the_newest_checkpoint_may_be_a_link(to: str, of_a_full_path: bool, lost
     assert found.verdict == ("broken" if lost else "holds"), found.text()
     if lost:
         assert first(found) == "v"
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_each_process_may_keep_its_checkpoints_in_a_directory_of_its_own(lost: bool) -> None:
+    """The last of them is written behind the last mark, and may be the only one of its process."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        w, v, start, before = np.ones(3), np.zeros(3), 0, sorted(folder.glob("run-*/*.npz"))
+        mine = folder / f"run-{len(list(folder.glob('run-*')))}"
+        mine.mkdir()
+        if before:
+            held = np.load(before[-1])
+            w, v, start = held["w"], v if lost else held["v"], int(held["step"])
+        for number in range(start, steps):
+            yield number
+            v = 0.5 * v + w - math.sin(number)
+            w = w - 0.1 * v
+            if number % 4 == 3:
+                np.savez(mine / f"{number + 1:02}.npz", w=w, v=v, step=number + 1)
+
+    found = check(train, scenarios=("kill", "again", "third"))
+    assert found.verdict == ("broken" if lost else "holds"), found.text()
+    if lost:
+        assert first(found) == "v"

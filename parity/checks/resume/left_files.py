@@ -18,7 +18,7 @@ from parity.checks.judging import (
     judge_files,
     own_folders,
 )
-from parity.checks.running import Trace, contents, is_database
+from parity.checks.running import Trace, contents, is_database, list_folder
 
 __all__ = ["LeftFiles", "asks_for_start", "either", "read_files"]
 
@@ -104,7 +104,10 @@ class LeftFiles:
                 did not do at that step, such as a last save.
         """
         names = self._reference.names
-        own = own_folders({name for name in trace.names if name not in left and name not in names}, names)
+        # a last save behind the last mark is in the folder alone
+        known = names | {path.partition(":")[0] for path in self._expected}
+        new = (trace.names | set(list_folder(folder))) - set(left) - known
+        own = own_folders(new, known)
         steps = (trace.marks[0].step if trace.marks else 0, self._reference.marks[-1].step)
         earlier = set(left) - names if extended else set()
         again = self._expected if again is None else again

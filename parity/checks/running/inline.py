@@ -8,7 +8,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
 from types import GeneratorType
 from typing import Any
@@ -94,7 +95,8 @@ def run_function(train: Train, folder: Path, request: Request, *, writer: TraceW
         rank: Its place among processes that train together.
     """
     with turned(request.turns, train), filled(request.filled):
-        return _run(train, folder, request, writer, on_kill, suspended, before, others, rank)
+        given = (train, folder, request, writer, on_kill, suspended, before, others, rank)
+        return copy_context().run(_run, *given)  # what it sets of context variables ends with it, as with a process
 
 
 def _run(train: Train, folder: Path, request: Request, writer: TraceWriter | None, on_kill: Callable[[], None] | None,
@@ -108,7 +110,7 @@ def _run(train: Train, folder: Path, request: Request, writer: TraceWriter | Non
     try:
         if recorder.entry is not None:
             recorder.entry.start()
-        with keep_printed(recorder.trace.printed, hidden(folder)) as recorder.keep_printed:
+        with keep_printed(recorder.trace.printed, hidden(folder)) as recorder.keep_printed, _out_of_groups():
             result = train(folder, **request.options)
             if isinstance(result, GeneratorType):
                 result = _drive(recorder, result, suspended if suspended is not None else [])
@@ -147,6 +149,23 @@ def _run(train: Train, folder: Path, request: Request, writer: TraceWriter | Non
         if writer is None:  # a process of its own ends here, and what it moved with it
             recorder.put_back()
     return recorder.trace
+
+
+@contextmanager
+def _out_of_groups() -> Iterator[None]:
+    """Raise by itself what the check raises in a task of several: a group of tasks raises it with other errors.
+
+    Those are what the other tasks did when they were cancelled for it.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        own = group.subgroup((Killed, MarkError, TooLong, EndlessError))
+        while isinstance(own, BaseExceptionGroup):
+            own = own.exceptions[0]
+        if own is None:
+            raise
+        raise own from None
 
 
 def _of_the_trainer(error: BaseException) -> str:
