@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from parity.capture import Leaf, StateSnapshot
-from parity.checks.judging.judge import align
+from parity.checks.judging.alignment import align
 from parity.checks.running import Mark
 from tests.live.small_loops import check
 

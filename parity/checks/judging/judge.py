@@ -8,11 +8,11 @@ step was taken, was lost; what differs first at a later mark shows what was lost
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from parity.capture import Leaf, StateSnapshot, root_of
+from parity.capture import Leaf, root_of
+from parity.checks.judging.alignment import align
 from parity.checks.judging.bounds import keeps_away, runs_into
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
@@ -46,7 +46,7 @@ from parity.checks.judging.ordering import (
     with_data,
 )
 from parity.checks.judging.otherwise import differs_otherwise, parted_ties
-from parity.checks.judging.presence import tried_by
+from parity.checks.judging.presence import absent_with_default, tried_by
 from parity.checks.judging.read_ahead import is_read_ahead
 from parity.checks.judging.renewed import is_renewed_after_saves
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
@@ -60,7 +60,7 @@ from parity.checks.judging.suspicion import (
 )
 from parity.checks.running import Mark, Trace
 
-__all__ = ["align", "judge_resumed", "judge_same", "varying"]
+__all__ = ["judge_resumed", "judge_same", "varying"]
 
 
 def varying(marks: Sequence[Mark]) -> frozenset[str]:
@@ -70,70 +70,6 @@ def varying(marks: Sequence[Mark]) -> frozenset[str]:
         old, new = before.snapshot.leaves, after.snapshot.leaves
         found |= {path for path, leaf in new.items() if path in old and not leaf.same(old[path])}
     return frozenset(found)
-
-
-def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Collection[str]) -> tuple[int, bool]:
-    """Return the mark of the uninterrupted run that a resumed state is of.
-
-    Every part has one vote, for the marks whose leaves it equals in full: model, optimizer, schedule, scaler, ema,
-    generators. The mark that the resumed run itself names wins unless another has more votes. It also wins if more of
-    what a framework trains is as it was there: batches, and what draws them, are several parts that one loss moves.
-
-    Args:
-        marks: Marks of the uninterrupted run.
-        resumed: State at the first mark of the resumed run.
-        step: Completed steps, as the resumed run says.
-        changing: Paths that change in the uninterrupted run: the others say nothing.
-
-    Returns:
-        Index of the mark, and whether the state is that of another step than the resumed run says.
-    """
-    groups: dict[str, dict[str, Leaf]] = defaultdict(dict)
-    for path, leaf in resumed.leaves.items():
-        if path in changing and leaf.role in ("state", "array", "stream") and not resumed.is_dead(path):
-            # the parts of a framework's objects are known by their kind, an array by the variable that leads to it
-            groups[root_of(path) if leaf.role == "array" else leaf.component.partition(".")[0]][path] = leaf
-    votes = _votes(marks, groups.values())
-    if not votes:
-        return 0, False
-    best = max(votes)
-    named = [at for at, mark in enumerate(marks) if mark.step == step]  # several, where a step takes several batches
-    said = max(named, key=lambda at: (votes[at], -at)) if named else None
-    if said is not None and (votes[said] == best or best < 2):
-        return said, False
-    if best == 0:
-        nearest = min(range(len(marks)), key=lambda at: abs(marks[at].step - step))
-        return nearest, False
-    candidates = [at for at, count in enumerate(votes) if count == best]
-    if said is not None:
-        trained = _votes(
-            marks, [group for group in groups.values() if any(one.role == "state" for one in group.values())]
-        )
-        if candidates == [0] or (trained and all(trained[said] > trained[at] for at in candidates)):
-            return said, False  # what is new, or of another step, was lost, and is named leaf by leaf
-    at = min(candidates, key=lambda one: abs(marks[one].step - step))
-    return at, True
-
-
-def _votes(marks: Sequence[Mark], groups: Iterable[Mapping[str, Leaf]]) -> list[int]:
-    """Return for each mark how many parts are in full what they were there.
-
-    A part that is as at the first mark is as in every new process: it was lost, or nothing was restored at all. So it
-    says nothing of the first mark where another part is of later marks alone; and nothing at all if it comes to be so
-    again from time to time, as what is added up and cleared: it would be taken for that of the last time.
-    """
-    fits = []
-    for group in groups:
-        fits.append(
-            {
-                at
-                for at, mark in enumerate(marks)
-                if all(leaf.same(mark.snapshot.leaves.get(path)) for path, leaf in group.items())
-            }
-        )
-    if any(fit and 0 not in fit for fit in fits):
-        fits = [fit - {0} if fit <= set(range(len(fit))) else fit if 0 not in fit else set() for fit in fits]
-    return [sum(at in fit for fit in fits) for at in range(len(marks))]
 
 
 def judge_same(marks: Sequence[Mark], again: Sequence[Mark], changing: Collection[str]) -> Evidence | None:
@@ -231,6 +167,7 @@ def _judge_states(
         # gradients that are not there may be those that the next step clears before it makes its own
         if not lost and not any(_tells(e, seen) for e in causes):
             causes = [*seen.histories(), *causes]
+        causes = [*absent_with_default(states, seen.found, uninterrupted), *causes]
         if not lost:
             told = any(is_taken(e, uninterrupted) for e in causes)
             less = shortened(states[0], seen.found[0], uninterrupted, records=not told)

@@ -12,14 +12,37 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from parity.checks.judging.evidence import Evidence, TwoStates
+from parity.capture import root_of
+from parity.checks.judging.evidence import RANK, Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.ordering import identifiers
 from parity.checks.judging.syntax import in_one_way, last_name, names_in, source_tree
 from parity.checks.running import BEYOND
 
-__all__ = ["is_compared", "is_tested_alone", "tried_by"]
+__all__ = ["absent_with_default", "is_compared", "is_tested_alone", "tried_by"]
+
+
+def absent_with_default(
+    states: Sequence[TwoStates], found: Sequence[Collection[str]], uninterrupted: Uninterrupted
+) -> list[Evidence]:
+    """Return what is not there at the resume, is taken with a default, and is another one a step later.
+
+    Args:
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+        found: Paths that differ in each and say something.
+        uninterrupted: What equal runs say.
+    """
+    both = states[0]
+    lacking = {p for p in both.differing() if p in both.left.leaves and p not in both.right.leaves}
+    later = set(found[1]) if len(found) > 1 else set()
+    paths = [
+        p
+        for p in (lacking & later) - set(found[0]) - uninterrupted.noise
+        if not both.is_dead(p) and both.leaf(p).role in ("scalar", "array", "state") and root_of(p) != p
+        and uninterrupted.use.asks_for((identifiers(p) or [p])[-1])
+    ]  # fmt: skip
+    return [both.evidence(p, after_resume(0)) for p in both.ranked(paths, RANK)]
 
 
 def tried_by(e: Evidence, both: TwoStates, files: Sequence[str]) -> str | None:

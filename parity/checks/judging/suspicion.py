@@ -33,6 +33,7 @@ def without_effect_last(found: list[Evidence], seen: Differences, *, failed: boo
     ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
     if not failed:
         ahead += [e for e in found if _is_needless(e, seen)]
+    ahead += [e for e in found if _is_a_default(e)]
     idle += [e for e in ahead if e not in idle]
     equal = [e for e in found if e.when == after_resume(0) and is_another_type(e.path, seen.states[:1])]
     ordered = [e for e in [*(e for e in found if e not in idle), *idle] if e not in equal]
@@ -49,6 +50,11 @@ def _is_needless(e: Evidence, seen: Differences) -> bool:
     return is_taken_by_key_alone((identifiers(holder) or [holder])[-1], seen.uninterrupted.use.files)
 
 
+def _is_a_default(e: Evidence) -> bool:
+    """Return whether a value is what an optimizer gives to groups that are added: others have their own."""
+    return e.component == "optimizer.defaults"
+
+
 def of_a_beginning(e: Evidence, seen: Differences, *, failed: bool) -> int:
     """Return whether, and how surely, every resume makes something so; 0 where it may be lost.
 
@@ -58,7 +64,7 @@ def of_a_beginning(e: Evidence, seen: Differences, *, failed: bool) -> int:
     """
     if e.when != after_resume(0):
         return 0
-    if is_another_type(e.path, seen.states[:1]) or (not failed and _is_needless(e, seen)):
+    if is_another_type(e.path, seen.states[:1]) or (not failed and _is_needless(e, seen)) or _is_a_default(e):
         return 3
     both = e.path in seen.states[0].left.leaves and e.path in seen.states[0].right.leaves  # a lost key is no number
     is_number = both and e.component == e.path and seen.states[0].leaf(e.path).role == "scalar"

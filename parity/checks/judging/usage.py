@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from parity.checks.judging.bounds import ErrorBound, bounds_in
 from parity.checks.judging.closed import is_closed
 from parity.checks.judging.deciding import decided_by, flags_behind, taken_for
+from parity.checks.judging.defaults import taken_with_defaults
 from parity.checks.judging.for_people import is_for_people
 from parity.checks.judging.messages import is_message
 from parity.checks.judging.syntax import (
@@ -128,6 +129,11 @@ class Use:
     def fills(self, name: str) -> bool:
         """Return whether a table or a mask of this name is filled on demand: orders suspects."""
         return any(name in names and self.ran(file, line) for file in self.files for line, names in _filling(file))
+
+    def asks_for(self, name: str) -> bool:
+        """Return whether an attribute or key of this name is taken with a default where it is not there: orders."""
+        found = (one for file in self.files for one in taken_with_defaults(file) if self.ran(file, one[0]))
+        return any(name in names for _, names in found)
 
     def indexes(self, name: str) -> bool:
         """Return whether a name tells which part of something is taken, in a function that ran: orders suspects."""

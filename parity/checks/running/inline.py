@@ -160,7 +160,7 @@ def _out_of_groups() -> Iterator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        own = group.subgroup((Killed, MarkError, TooLong, EndlessError))
+        own: BaseException | None = group.subgroup((Killed, MarkError, TooLong, EndlessError))
         while isinstance(own, BaseExceptionGroup):
             own = own.exceptions[0]
         if own is None:
