@@ -190,6 +190,13 @@ def _context_variable(walk: Walk, path: str, value: ContextVar[Any]) -> None:
         walk.visit(f"{path}[{value.name!r}]", value.get())
 
 
+def _namespace(walk: Walk, path: str, value: types.SimpleNamespace) -> None:
+    """Show the attributes: it is a type of C, and has nothing else."""
+    if walk.is_new(path, value, component_from_name(path)):
+        for name, item in vars(value).items():
+            walk.visit(f"{path}.{name}", item)
+
+
 def _future(walk: Walk, path: str, value: Any) -> None:
     """Show the result of a future, where it has one; to ask for an exception would mark it as read.
 
@@ -347,6 +354,7 @@ def _register() -> None:
         ((logging.Logger,), _logger, False),
         ((BaseException,), _exception, True),
         ((types.FrameType,), _frame, False),
+        ((types.SimpleNamespace,), _namespace, False),
         ((type(os.environ),), _environment, False),
     )  # fmt: skip
     for kinds, visit, attributes in rows:

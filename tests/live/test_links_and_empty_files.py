@@ -154,8 +154,8 @@ def test_each_process_may_keep_its_checkpoints_in_a_directory_of_its_own(lost: b
         mine = folder / f"run-{len(list(folder.glob('run-*')))}"
         mine.mkdir()
         if before:
-            held = np.load(before[-1])
-            w, v, start = held["w"], v if lost else held["v"], int(held["step"])
+            with np.load(before[-1]) as held:
+                w, v, start = held["w"], v if lost else held["v"], int(held["step"])
         for number in range(start, steps):
             yield number
             v = 0.5 * v + w - math.sin(number)

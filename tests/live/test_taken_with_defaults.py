@@ -68,6 +68,7 @@ def test_it_is_named_at_the_resume(lost: str) -> None:
     if lost:
         assert first(found).endswith(lost), found.text()
         assert found.suspects[0].got == "absent"
+    assert not any(path.startswith(("cell", "noted")) for path in found.unseen), "a namespace holds nothing else"
 
 
 @pytest.mark.parametrize("lost", [True, False])

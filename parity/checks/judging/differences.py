@@ -256,7 +256,8 @@ class Differences:
         found = [
             e._replace(component="data.batch") if e.path in batch and e.component not in DATA else e for e in found
         ]
-        return sorted(found, key=lambda e: e.component not in DATA)
+        # a batch follows from the order that it is taken by
+        return sorted(found, key=lambda e: (e.component not in DATA, e.component == "data.batch"))
 
     def held_by(self, e: Evidence) -> Evidence:
         """Return what a value is in, if that is None in one of the runs at the resume; else the value itself.
