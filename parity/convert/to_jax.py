@@ -105,7 +105,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
     written = len(ledger.entries)
     forward = _Forward(tree, options, ledger, ordered, named)
     state, placements, made = forward.state, forward.placements, forward.tree
-    forward.place(state.model_at, state.model, _homes(state, placements))
+    forward.place(state.model_at, state.model, _homes(state, placements, options))
     if options.only_params:
         _leave_out(tree, forward.references, ledger)
         return made
@@ -303,16 +303,20 @@ class _Forward:
         return placement.rule.how if placement is not None else ""
 
 
-def _homes(state: TorchState, placements: Mapping[str, RulePlacement]) -> dict[str, str]:
+def _homes(state: TorchState, placements: Mapping[str, RulePlacement], options: Options) -> dict[str, str]:
     """Return the top-level key of each array of the model.
+
+    What an optimizer trains, or a model that was given registers, is a parameter whatever its name.
 
     Raises:
         CheckpointError: A rule joins a parameter and a buffer, or names a key that is taken.
     """
     homes = {}
+    trained = set() if state.optimizer is None else set(state.optimizer.names.values())
+    trained |= {name for name, _ in options.registered or ()}
     for name, array in state.model.items():
         rule = placements[name].rule
-        homes[name] = rule.collection or ("buffers" if is_buffer(name, array) else "params")
+        homes[name] = rule.collection or ("params" if name in trained or not is_buffer(name, array) else "buffers")
         if homes[name] in _TAKEN:
             raise CheckpointError(f"{name}: the collection {homes[name]} is taken by the state of the training")
         if len({homes[member] for member in placements[name].source if member in homes}) > 1:
