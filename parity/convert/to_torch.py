@@ -12,11 +12,12 @@ import numpy as np
 
 from parity.convert.begun import Begun
 from parity.convert.flat_names import flat_again
+from parity.convert.hyperparameters import with_hyperparameters
 from parity.convert.ledger import Ledger
 from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
 from parity.convert.naming import keeps_order
-from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
+from parity.convert.optax_back import in_recorded_layout
 from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, SCALAR, STEPS, OptimizerLayout
@@ -193,7 +194,15 @@ class _Back:
         if self.optax is not None:
             self.used |= self.optax.fresh
             paths = {path: name for name, placement in self.placements.items() for path in placement.target}
-            tree = with_hyperparameters(tree, self.optax, self.content.get("optimizer"), paths, self.ledger)
+            tree = with_hyperparameters(
+                tree,
+                self.optax,
+                self.content.get("optimizer"),
+                paths,
+                self.ledger,
+                reset=self.options.reset,
+                proven=self.options.template is not None,
+            )
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
                 asked = name.startswith("opt_state.") and OPTIMIZER in self.options.reset
