@@ -12,6 +12,7 @@ import numpy as np
 from parity.convert.branches import branches
 from parity.convert.flat_names import lines_of_flat, model_at_top, with_groups
 from parity.convert.ledger import Ledger
+from parity.convert.measuring import Updates, require_updates
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves, note_unmoving
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
@@ -52,6 +53,8 @@ class Options:
     """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
     traced: Callable[[Tree], Collection[str]] | None = None
     """The transformations that this one's update calls, for some parameters, as `transformations_of` names them."""
+    measured: Updates | None = None
+    """What computes updates of this transformation, and those of PyTorch's class, to compare them."""
     called: str = ""
     """The function of Optax that made the state of a tree of JAX; empty if it is not stated."""
     names: Sequence[str] | None = None
@@ -145,6 +148,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
             template = options.template(made["params"])
             known = known or "schedule" in options.reset
             made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order, known=known)
+            forward.require_updates(made)
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
         forward.references |= optimizer.references
@@ -288,6 +292,20 @@ class _Forward:
                 f"kept in {DOCUMENT} for the way back alone, JAX gets nothing of it: "
                 f"{', '.join(names[:MOST_SHOWN])}{more}"
             )
+
+    def require_updates(self, made: Mapping[str, Any]) -> None:
+        """Check that the transformation that is filled takes the steps of PyTorch's groups, as `require_updates`."""
+        part, measured = self.state.optimizer, self.options.measured
+        if part is None or measured is None:
+            return
+        targets = {name: placement.target for name, placement in self.placements.items()}
+        names = {str(key): name for key, name in part.names.items()}
+        groups = [
+            (group, [path for number in group.get("params", ()) for path in targets[names[str(number)]]])
+            for group in part.groups
+        ]
+        note = require_updates(measured, made["params"], made["opt_state"], part.kind.name, groups, "--optimizer")
+        self.ledger.notes += [note] if note else []
 
     def _groups(self) -> dict[str, Any] | None:
         """Return where the optimizer is, and the names of the parameters in each of its groups."""

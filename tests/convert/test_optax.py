@@ -248,8 +248,9 @@ def test_one_injected_decay_without_a_mask_for_groups_of_two_is_refused() -> Non
 MINE = """
 import jax, optax
 mask = lambda params: jax.tree.map(lambda p: p.ndim > 1, params)
-tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.cosine_decay_schedule(0.01, 100), mask=mask))
-named = optax.named_chain(("clip", optax.clip(1.0)), ("step", optax.adamw(0.01, mask=mask)))
+slope = optax.cosine_decay_schedule(0.01, 100)
+tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(slope, weight_decay=0.01, mask=mask))
+named = optax.named_chain(("clip", optax.clip(1.0)), ("step", optax.adamw(0.01, weight_decay=0.01, mask=mask)))
 """
 
 
