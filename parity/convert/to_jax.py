@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from parity.convert.branches import branches
+from parity.convert.complete import require_complete
 from parity.convert.flat_names import lines_of_flat, model_at_top, with_groups
 from parity.convert.ledger import Ledger
 from parity.convert.measuring import Updates, require_updates
@@ -118,6 +119,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         forward.place(at, arrays, dict.fromkeys(arrays, "_".join(map(str, at))))
     optimizer = None
     if state.optimizer is not None:
+        require_complete(state.optimizer, state.model)
         require_one_rate(tree, state.optimizer, ledger)
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position, counted = schedule_position(tree), steps_counted(tree)
@@ -180,6 +182,8 @@ class _Forward:
                 f"the names of the optimizer's parameters are inferred: by {part.named_by}; --names FILE or --model "
                 "mine:Model states them"
             )
+        if part is not None and part.taken_for:
+            ledger.notes.append(part.taken_for)
         self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.source}
         self.tree: dict[str, Any] = {"params": {}}
         self.made_by = ""
@@ -279,6 +283,9 @@ class _Forward:
             ):
                 whole = one.keys != self.state.model_at and one.keys not in self.state.others
                 extra = sorted(leaf_name(keys) for keys in own if keys[: len(one.keys)] == one.keys)
+                if self.state.optimizer is not None and one.keys == self.state.optimizer.at:
+                    kept.setdefault("", []).extend(extra)  # such as a rate that is a tensor
+                    continue
                 kept.setdefault(one.component or "", []).extend([leaf_name(one.keys)] if whole else extra)
         for name in kept.pop(OPTIMIZER, []):
             self.ledger.notes.append(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from parity.convert.begun import Begun
+from parity.convert.branches import node_at
 from parity.convert.flat_names import flat_again
 from parity.convert.hyperparameters import with_hyperparameters
 from parity.convert.ledger import Ledger
@@ -19,7 +20,7 @@ from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
 from parity.convert.naming import keeps_order
 from parity.convert.optax_back import in_recorded_layout
-from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum
+from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum, require_plain
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, SCALAR, STEPS, OptimizerLayout
 from parity.convert.params_alone import params_alone
@@ -85,13 +86,13 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     lines = Ledger()
     back = _Back(tree, given, own, options, lines, where, optax)
     made = back.params() if options.only_params else back.tree()
-    if called and given.get("optimizer"):
-        optimizer: Any = made
-        for key in given["optimizer"]["at"]:
-            optimizer = optimizer[key]
-        require_momentum(called, optimizer["param_groups"], f"{where}: opt_state")
-        if options.measured is not None and optax is not None:
-            back.require_updates(options.measured, measured_of, optimizer["param_groups"])
+    if given.get("optimizer") and (called or optax is not None):
+        groups = node_at(made, given["optimizer"]["at"])["param_groups"]
+        if optax is not None:
+            require_plain(groups, f"{where}: opt_state")
+        require_momentum(called, groups, f"{where}: opt_state")
+        if options.measured is not None and (optax is not None or given.get("layout") == "optax"):
+            back.require_updates(options.measured, measured_of, groups)
     origin = optax.origin if optax is not None else {}
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
     ledger.notes += lines.notes
