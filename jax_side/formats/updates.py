@@ -21,8 +21,8 @@ from parity.state import optimizer_kind
 
 __all__ = ["updates_by_class", "updates_of"]
 
-MOST_CALLS = 256
-"""Calls until an update is seen: `MultiSteps` gives none between two."""
+MOST_CALLS = 4096
+"""Calls of `MultiSteps` until it gives an update."""
 
 
 def updates_of(
@@ -45,16 +45,18 @@ def updates_of(
             tx = tx if hasattr(tx, "init") else tx()
             own = jax.tree.map(jnp.asarray, params)
             flat, structure = jax.tree.flatten(tx.init(own))
-            places = leaves(plain_state(jax.tree.unflatten(structure, range(len(flat)))))
-            for keys, at in places:
+            between: list[int] = []
+            for keys, at in leaves(plain_state(jax.tree.unflatten(structure, range(len(flat))))):
                 given = values.get(leaf_name(("opt_state", *keys)))
+                between += [at] if keys and keys[-1] == "mini_step" else []
                 if given is not None and isinstance(at, int):
                     flat[at] = jnp.asarray(given, flat[at].dtype).reshape(flat[at].shape)
             state, found = jax.tree.unflatten(structure, flat), []
             for one in grads:
                 for _ in range(MOST_CALLS):
                     made, state = tx.update(jax.tree.map(jnp.asarray, one), state, own)
-                    if any(np.any(np.asarray(leaf)) for leaf in jax.tree.leaves(made)):
+                    now = jax.tree.leaves(state)
+                    if not any(now[at] for at in between):
                         break
                 found.append({leaf_name(keys): np.asarray(leaf) for keys, leaf in leaves(made)})
     except Exception as error:  # anything that the user's code does

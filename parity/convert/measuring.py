@@ -31,7 +31,8 @@ TOLERANCE = 1e-5
 """Relative difference that numbers of float32 in the user's code explain, such as those of a schedule."""
 
 ROUNDED = 2e-2
-"""Where moments are kept in a type of fewer bits."""
+"""Where moments are kept in a type of fewer bits, and for RAdam: PyTorch adds its epsilon to the root that is not yet
+corrected, Optax to the corrected one, which tells for gradients as small as these."""
 
 KINDS = ("Adam", "AdamW", "SGD", "Adamax", "RAdam")
 """Classes that some transformation takes the steps of."""
@@ -89,6 +90,8 @@ def require_updates(
             return f"{where}: its updates are not compared with those of {kind}: {error}"
         for at, (one, other) in enumerate(zip(own, its, strict=True)):
             scale = _scale(one, other) if trial.scheduled else 1.0
+            if not scale:
+                return f"{where}: a rate is 0 now, of its schedule or of PyTorch's group, so no updates are compared"
             _require_same(one, other, scale, trial.tolerance, kind, groups, where)
             if at == 0 and scale != 1.0:
                 rates.add(scale)
@@ -148,7 +151,7 @@ class _Trial:
                 known = np.asarray(leaf.load() if isinstance(leaf, Array) and leaf.size == 1 else number_of(leaf))
                 if known.size == 1 and known.dtype.kind in "biuf":
                     values[name] = known
-        tolerance = ROUNDED if narrow else TOLERANCE
+        tolerance = ROUNDED if narrow or kind == "RAdam" else TOLERANCE
         grads = [drawn(SMALL), drawn(SMALL)]
         return cls(drawn(size), grads, values, slots, steps, bool(parts.schedules), tolerance)
 
@@ -162,7 +165,12 @@ def _plain(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scale(one: Arrays, other: Arrays) -> float:
-    """Return the factor by which one update is the other, as a schedule gives another rate; 1 if there is none."""
+    """Return the factor by which one update is the other, as a schedule gives another rate; 1 if there is none.
+
+    It is 0 where one of them alone does not move at all.
+    """
+    if any(np.any(one[path]) for path in other if path in one) != any(np.any(update) for update in other.values()):
+        return 0.0
     dot = sum(float(np.vdot(one[path], other[path])) for path in other if path in one)
     square = sum(float(np.vdot(update, update)) for update in other.values())
     scale = dot / square if square else 1.0

@@ -200,7 +200,14 @@ def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tupl
 
 
 def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...], Any]) -> str:
-    """Return a key of parameters beside the model, such as those of a loss; empty if there are none."""
+    """Return a key of parameters beside the model, such as those of a loss; empty if there are none.
+
+    A floating array under the name of an extra state may be a parameter of that name.
+    """
+    for name, leaf in node_at(tree, at).items():
+        extra = str(name).rpartition(".")[2] == "_extra_state"
+        if extra and isinstance(leaf, Array) and leaf.dtype.kind not in "iub":
+            return leaf_name((*at, name))
     for one in branches(tree):
         known = one.keys == at or one.keys in others or one.component is not None or not is_state_dict(one.value)
         if not known and any(not is_buffer(name, leaf) for name, leaf in arrays_of(one.value).items()):

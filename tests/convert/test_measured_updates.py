@@ -28,6 +28,10 @@ by_hand = chain(by_adam, optax.add_decayed_weights(0.2), optax.scale(-0.03))
 accumulated = optax.MultiSteps(same, 4).gradient_transformation()
 filled = IH(optax.adamw)(learning_rate=9.0, b1=0.1, b2=0.2, weight_decay=0.9)
 by_labels = optax.partition({"x": same, "y": same}, lambda p: jax.tree.map(lambda q: "xy"[q.ndim - 1], p))
+warming = optax.adamw(optax.linear_schedule(0.0, 0.03, 10), **wanted)
+warming_others = optax.adamw(optax.linear_schedule(0.0, 0.03, 10), b1=0.8, b2=0.9, weight_decay=0.2)
+radam = optax.radam(0.03)
+other_radam = optax.radam(0.03, b1=0.8)
 sloped = optax.adamw(optax.linear_schedule(0.03, 0.0, 100), **wanted)
 
 no_decay = optax.adam(0.03, b1=0.8, b2=0.99)
@@ -91,6 +95,35 @@ def test_other_steps_are_refused_with_both(name: str, capsys: pytest.CaptureFixt
     assert "its update is not that of AdamW in PyTorch's state: an element of" in said
     assert "with lr=0.03, betas=(0.8, 0.99), eps=1e-08, weight_decay=0.2" in said
     assert not Path("o").exists()
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(("name", "code"), [("warming", 0), ("warming_others", 2)])
+def test_a_schedule_that_begins_at_no_rate(name: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where both do not move, all is equal; where the group moves, the function is compared at no rate."""
+    save()
+    state = torch.load("a.pt")
+    for entry in state["optimizer"]["state"].values():
+        entry["step"] = torch.tensor(0.0 if not code else 1.0)
+    torch.save({**state, "step": 0 if not code else 1}, "a.pt")
+    got = main(["convert", "a.pt", "o", "--to", "orbax", "--optimizer", f"mine_of_updates:{name}"])
+    said = capsys.readouterr()
+    assert got == code, said
+    assert ("so no updates are compared" in said.out) == (not code)
+
+
+@pytest.mark.usefixtures("mine")
+def test_radam_beyond_its_first_steps() -> None:
+    torch.manual_seed(0)
+    own = [(name, torch.nn.Parameter(torch.randn(shape))) for name, shape in SHAPES.items()]
+    optimizer = torch.optim.RAdam(own, lr=0.03)
+    for _ in range(9):
+        for _, p in own:
+            p.grad = torch.randn_like(p)
+        optimizer.step()
+    torch.save({"model": dict(own), "optimizer": optimizer.state_dict(), "step": 9}, "a.pt")
+    for name, code in (("radam", 0), ("other_radam", 2)):
+        assert main(["convert", "a.pt", name, "--to", "orbax", "--optimizer", f"mine_of_updates:{name}"]) == code
 
 
 @pytest.mark.usefixtures("mine")

@@ -28,6 +28,7 @@ SCHEDULERS: dict[str, Build] = {
     "cosine": lambda o: lr.CosineAnnealingLR(o, 7, 1e-4),
     "restarts": lambda o: lr.CosineAnnealingWarmRestarts(o, 3, 2),
     "one-cycle": lambda o: lr.OneCycleLR(o, [0.1, 0.2], 40),
+    "one-cycle of rates": lambda o: lr.OneCycleLR(o, [0.1, 0.2], 40, cycle_momentum=False),
     "chained": lambda o: lr.ChainedScheduler([lr.ConstantLR(o, 0.5, 8), lr.ExponentialLR(o, 0.9)]),
     "warm-up": lambda o: lr.SequentialLR(o, [lr.LinearLR(o, 0.1, total_iters=4), lr.CosineAnnealingLR(o, 20)], [4]),
 }

@@ -127,3 +127,12 @@ def test_a_name_that_is_given_twice_is_refused() -> None:
     tree["optimizer"]["param_groups"][0]["param_names"] = ["yy", "yy"]
     with pytest.raises(CheckpointError, match="param_names gives yy twice"):
         to_jax(tree, Options(), Ledger())
+
+
+def test_a_parameter_called_as_an_extra_state_is_not_passed_over() -> None:
+    tree = saved(Module({"zz": (4,), "_extra_state": (4,), "aa": (4,)}, ["aa"]))
+    with pytest.raises(CheckpointError, match=r"may have parameters of model\._extra_state too.*--names FILE"):
+        named(tree)
+    tree = saved(Module({"zz": (4,), "aa": (4,)}))
+    tree["model"]["_extra_state"] = lazy(torch.ones(4, dtype=torch.uint8))  # as modules of Transformer Engine keep it
+    assert named(tree) == ["zz", "aa"]
