@@ -30,7 +30,7 @@ LABELS = ".inner_states."
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _GroupsAsked:
     """What a conversion says of a state's hyperparameters."""
 
     tree: Tree
@@ -66,7 +66,7 @@ def with_hyperparameters(
         for hyper in state.hyperparameters:
             ledger.add(hyper.leaf, "left out", how="PyTorch's state has no optimizer")
         return tree
-    asked = _Asked(tree, recorded, reset, proven, scheduled)
+    asked = _GroupsAsked(tree, recorded, reset, proven, scheduled)
     for hyper in state.hyperparameters:
         if hyper.leaf in reset or "optimizer" in reset:
             ledger.add(hyper.leaf, "reset", how="left out on request")
@@ -79,7 +79,7 @@ def with_hyperparameters(
     return tree
 
 
-def _unknown(hyper: Hyperparameter, asked: _Asked, ledger: Ledger) -> None:
+def _unknown(hyper: Hyperparameter, asked: _GroupsAsked, ledger: Ledger) -> None:
     """Refuse a value of which nothing says what it is in PyTorch, unless it has no effect there."""
     value = number_of(hyper.value)
     if hyper.value.dtype.kind == "b" or (hyper.name in OF_GRADIENTS and hyper.paths is None):
@@ -99,7 +99,7 @@ def _unknown(hyper: Hyperparameter, asked: _Asked, ledger: Ledger) -> None:
 
 
 def _set_in_groups(
-    hyper: Hyperparameter, state: OptaxState, asked: _Asked, paths: Mapping[str, str], ledger: Ledger
+    hyper: Hyperparameter, state: OptaxState, asked: _GroupsAsked, paths: Mapping[str, str], ledger: Ledger
 ) -> None:
     """Set one value in the groups of its parameters, with a line for each."""
     leaf, argument, value = hyper.leaf, HYPERPARAMETERS[hyper.name], float(number_of(hyper.value))

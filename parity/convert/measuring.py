@@ -37,14 +37,14 @@ corrected, Optax to the corrected one, which tells for gradients as small as the
 KINDS = ("Adam", "AdamW", "SGD", "Adamax", "RAdam")
 """Classes that some transformation takes the steps of."""
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+UpdateArrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Updates:
     """What computes updates, as the side of JAX has it."""
 
-    of_own: Callable[[Tree, Arrays, Sequence[Tree]], list[dict[str, Any]]]
+    of_own: Callable[[Tree, UpdateArrays, Sequence[Tree]], list[dict[str, Any]]]
     """The user's transformation: of parameters, leaves of its state, and gradients."""
     of_class: Callable[..., list[dict[str, Any]]]
     """A class of torch.optim, as `updates_by_class` takes it."""
@@ -79,7 +79,7 @@ def require_updates(
         return ""
     rates: set[float] = set()
     for size in (1.0, SMALL):
-        trial = _Trial.of(params, state, kind, where, size)
+        trial = _UpdateTrial.of(params, state, kind, where, size)
         try:
             own = measured.of_own(trial.params, trial.values, trial.grads)
             flat = [{leaf_name(keys): leaf for keys, leaf in leaves(one)} for one in (trial.params, *trial.grads)]
@@ -104,7 +104,7 @@ def require_updates(
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _UpdateTrial:
     """Numbers on which both compute updates."""
 
     params: Tree
@@ -116,7 +116,7 @@ class _Trial:
     tolerance: float
 
     @classmethod
-    def of(cls, params: Tree, state: Tree, kind: str, where: str, size: float) -> _Trial:
+    def of(cls, params: Tree, state: Tree, kind: str, where: str, size: float) -> _UpdateTrial:
         """Draw numbers like some parameters, with moments like a state's."""
         draw = np.random.default_rng(7)
         total = sum(leaf.size for _, leaf in leaves(params) if isinstance(leaf, Array))
@@ -164,7 +164,7 @@ def _plain(group: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _scale(one: Arrays, other: Arrays) -> float:
+def _scale(one: UpdateArrays, other: UpdateArrays) -> float:
     """Return the factor by which one update is the other, as a schedule gives another rate; 1 if there is none.
 
     It is 0 where one of them alone does not move at all.
@@ -178,8 +178,8 @@ def _scale(one: Arrays, other: Arrays) -> float:
 
 
 def _require_same(
-    one: Arrays,
-    other: Arrays,
+    one: UpdateArrays,
+    other: UpdateArrays,
     scale: float,
     tolerance: float,
     kind: str,
