@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jax_side.formats.quiet import prepare_process
     from jax_side.formats.taken_over import FilledState, take_over
     from jax_side.formats.transformations import transformations_of
+    from jax_side.formats.updates import updates_by_class, updates_of
     from jax_side.formats.writers import writers
     from jax_side.inference import export_params, load_model
     from jax_side.placement import topology
@@ -47,6 +48,8 @@ __all__ = [
     "take_over",
     "topology",
     "transformations_of",
+    "updates_by_class",
+    "updates_of",
     "writers",
 ]
 
@@ -72,6 +75,8 @@ _MODULES = {
     "take_over": "jax_side.formats.taken_over",
     "topology": "jax_side.placement",
     "transformations_of": "jax_side.formats.transformations",
+    "updates_by_class": "jax_side.formats.updates",
+    "updates_of": "jax_side.formats.updates",
     "writers": "jax_side.formats.writers",
 }
 """Public name to the module that defines it."""

@@ -16,7 +16,7 @@ import optax
 from parity.errors import SpecError
 from parity.formats import Array, InMemory, Tree, map_leaves
 
-__all__ = ["optimizer_template", "wide_types"]
+__all__ = ["optimizer_template", "plain_state", "wide_types"]
 
 
 def wide_types(params: Tree) -> AbstractContextManager[Any]:
@@ -66,14 +66,19 @@ def optimizer_template(option: str, tx: Any, params: Tree, shape_only: Callable[
         else shape_only(leaf.shape, np.dtype(np.uint32 if at in keys else leaf.dtype))
         for at, leaf in enumerate(flat)
     ]
-    return _plain(jax.tree.unflatten(structure, leaves))
+    return plain_state(jax.tree.unflatten(structure, leaves))
 
 
-def _plain(node: Any) -> Tree:
+def plain_state(node: Any) -> Tree:
+    """Return a state as it is saved: tuples as lists, fields as a dict, nothing for a state without arrays.
+
+    Args:
+        node: A state of Optax.
+    """
     if isinstance(node, tuple) and hasattr(node, "_fields"):
-        return {name: _plain(getattr(node, name)) for name in node._fields}
+        return {name: plain_state(getattr(node, name)) for name in node._fields}
     if isinstance(node, dict):
-        return {key: _plain(child) for key, child in node.items()}
+        return {key: plain_state(child) for key, child in node.items()}
     if isinstance(node, list | tuple):
-        return [_plain(child) for child in node]
+        return [plain_state(child) for child in node]
     return {} if node is None or isinstance(node, optax.EmptyState) else node

@@ -43,7 +43,9 @@ from parity.formats import (
     leaf_name,
     leaves,
     misfits,
+    not_pointed,
     open_orbax,
+    put_text,
 )
 from parity.storage import WriteBack
 
@@ -74,14 +76,14 @@ def write_orbax(tree: Tree, path: Path) -> None:
     """
     path.mkdir()
     rows: list[tuple[str, dict[str, Any]]] = []
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     empty: dict[str, dict[str, Any]] = {}
     values: dict[str, Array] = {}
     for keys, leaf in _walk(tree, ()):
         name = leaf_name(tuple(key for key, _ in keys))
         rows.append(row(keys, _kind(leaf)))
         if isinstance(leaf, str):
-            texts[name] = leaf
+            put_text(texts, name, leaf)
         elif isinstance(leaf, Array) and not leaf.size:
             empty[name] = {"dtype": leaf.dtype.name, "shape": list(leaf.shape)}
         elif isinstance(leaf, Array | bool | int | float):
@@ -163,7 +165,12 @@ def _write_json(path: Path, value: Any) -> None:
 def _misfits(tree: Tree) -> list[tuple[str, str]]:
     """Return what Orbax cannot hold: values and types that it lacks, and names that no path or store has."""
     odd = [leaf_name(keys) for keys, _ in leaves(tree) if not is_text(leaf_name(keys))]
-    return [*misfits(tree, _misfit, flat="Orbax"), *((name, "its name is no text in UTF-8") for name in odd)]
+    texts = [leaf_name(keys) for keys, leaf in leaves(tree) if isinstance(leaf, str)]
+    return [
+        *misfits(tree, _misfit, flat="Orbax"),
+        *((name, "its name is no text in UTF-8") for name in odd),
+        *not_pointed(texts),
+    ]
 
 
 def _misfit(leaf: TreeLeaf) -> str:

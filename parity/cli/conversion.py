@@ -8,7 +8,7 @@ from typing import Any
 
 from parity import sides
 from parity.cli.options import local_path
-from parity.convert import LAYOUTS, NAMES, Options, registered
+from parity.convert import LAYOUTS, NAMES, Options, Updates, registered
 from parity.errors import CheckpointError, SpecError, UnknownNameError
 from parity.mapping import ConversionRules, Zeros, read_rules
 from parity.state import OPTIMIZERS
@@ -104,6 +104,12 @@ def conversion_options(options: argparse.Namespace) -> Options:
         called=options.optimizer if options.optimizer in NAMES else "",
         template=None if tx is None else lambda params: side.optimizer_template("--optimizer", tx, params, Zeros),
         traced=None if tx is None else lambda params: side.transformations_of("--optimizer", tx, params),
+        measured=None
+        if tx is None
+        else Updates(
+            lambda params, values, grads: side.updates_of("--optimizer", tx, params, values, grads),
+            lambda *given: side.updates_by_class(*given),
+        ),
         names=given if model is None else model.names,
         registered=None if model is None else model.order,
         kind=options.kind or ("" if model is None else model.kind),

@@ -14,6 +14,7 @@ from parity.convert.components import COMPONENTS, Part, component_of_key
 from parity.convert.engine import convert, map_tree, mapped, without_document
 from parity.convert.inspection import ComponentTotals, Inspection, ParameterCounts, TreeRow, inspect_source
 from parity.convert.ledger import Action, Entry, Ledger
+from parity.convert.measuring import Updates
 from parity.convert.opening import open_any
 from parity.convert.optax_names import NAMES, name_of
 from parity.convert.optimizer_layout import LAYOUTS
@@ -62,6 +63,7 @@ __all__ = [
     "Tolerance",
     "TorchState",
     "TreeRow",
+    "Updates",
     "Zeros",
     "advice_of_folders",
     "aligned",

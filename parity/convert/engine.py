@@ -45,6 +45,9 @@ from parity.storage import FileDigest, digest_files, fsync_files, fsync_tree, li
 
 __all__ = ["convert", "map_tree", "mapped", "without_document"]
 
+MOST_STEP = 1 << 62
+"""What a seal holds as a step; a larger number, such as a time in nanoseconds of a far day, counts no steps."""
+
 ROOM = 1.02
 """Free space that is needed, in bytes of arrays: headers and directories beside them."""
 
@@ -88,6 +91,7 @@ def convert(
     opened = _require_state(open_any(source))
     if opened.path != source:  # a step of the directory that was given: its seal lies in it
         proven = _require_whole(opened.path)
+    _require_apart(opened.path, target)
     ledger.notes += opened.notes
     opened = _with_parts(_with_keys(opened, options.keys, ledger), options, ledger)
     tree = map_tree(opened, writer.format, options, ledger, None if like is None else open_any(like))
@@ -274,6 +278,12 @@ def _require_whole(source: Path) -> bool:
     return True
 
 
+def _require_apart(source: Path, target: Path) -> None:
+    """Refuse a target within the checkpoint that is read: it would be a part of it, and no seal of it would fit."""
+    if source.is_dir() and target.resolve().is_relative_to(source.resolve()):
+        raise CheckpointError(f"{target} lies within {source}, which is only read: give a path beside it")
+
+
 def _require_room(target: Path, tree: Tree, writer: Writer) -> None:
     needed = int(sum(leaf.nbytes for _, leaf in leaves(tree) if isinstance(leaf, Array)) * ROOM) + (1 << 16)
     free = shutil.disk_usage(target.parent).free
@@ -300,7 +310,7 @@ def _durable(draft: Path, target: Path, writer: Writer, check: Callable[[], None
 
 def _step(tree: Tree) -> int:
     value = tree.get("step") if isinstance(tree, dict) else None
-    return value if type(value) is int and value >= 0 else 0
+    return value if type(value) is int and 0 <= value < MOST_STEP else 0
 
 
 def _write(writer: Writer, tree: Tree, draft: Path, digests: Digests, source: Path) -> None:

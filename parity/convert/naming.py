@@ -5,9 +5,11 @@ PyTorch numbers the parameters of an optimizer group by group. What decides, the
 1. names that were given, or that the state itself has (`param_names`, names as keys);
 2. shapes: where no two parameters have one shape, each value fits one parameter alone, whatever the order;
 3. the order of the model, for an optimizer of one group. `Optimizer(model.parameters())` has it, and so has one that
-   leaves frozen parameters out; PyTorch itself matches states by it. Every shape must fit, in one way only. The order
-   must be that in which modules were registered: as the model that was given has it, or as the file has it where the
-   format keeps the order of insertion (pickles do; safetensors, DCP, Orbax and sorted JSON do not).
+   leaves frozen parameters out; PyTorch itself matches states by it. Every shape must fit, in one way only, with all
+   that may be a parameter among them: no name says that an array is a buffer or tied. Only the statistics that
+   normalizations of `torch.nn` write are left out by their structure. The order must be that in which modules were
+   registered: as the model that was given has it, or as the file has it where the format keeps the order of insertion
+   (pickles do; safetensors, DCP, Orbax and sorted JSON do not).
 
 With several groups the order says nothing: trainers fill groups from sets, from sorted names or from filters, and
 each gives the same shapes. Where nothing decides, the state is refused: a moment at another parameter of its shape
@@ -21,10 +23,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from parity.convert.in_order import floating, in_order, untied
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError
 from parity.formats import Array, Key, Source
-from parity.mapping import by_order, by_shapes
+from parity.mapping import by_shapes
 from parity.state import OptimizerKind
 
 __all__ = ["ADVICE", "Naming", "keeps_order", "name_numbers"]
@@ -98,13 +101,15 @@ def name_numbers(
     if known.given is not None:
         return _counted(where, ids, list(known.given), "the names that were given")
     if ids and all(isinstance(number, str) for number in ids):
-        return [plain_name(str(number)) for number in ids], "its own names"
+        return _counted(where, ids, [plain_name(str(number)) for number in ids], "its own names")
     if len(recorded) == len(ids) and ids:
-        return [plain_name(str(name)) for name in recorded], "param_names"
-    candidates = _candidates(where, ids, model, known)
+        return _counted(where, ids, [plain_name(str(name)) for name in recorded], "param_names")
+    every = floating(model, ordered=known.ordered)
+    candidates = untied(every, model) if known.order is None else _given(where, ids, model, known.order)
     shapes = [value_shape(kind, entries.get(number, {})) for number in ids]
     if len(candidates) >= len(ids) and not _may_have_state(kind, groups, entries):
-        return candidates[: len(ids)], "none, as no parameter has state"
+        likely = sorted(candidates, key=lambda name: is_buffer(name, model[name]))[: len(ids)]
+        return [name for name in candidates if name in likely], "none, as no parameter has state"
     # of several values without a shape, what trains next in JAX would go to any of them
     proven = None if shapes.count(None) > 1 else by_shapes(shapes, {name: model[name].shape for name in candidates})
     if proven is not None:
@@ -114,10 +119,10 @@ def name_numbers(
     if len(filled) > 1:
         why = f"it has {len(groups)} groups, and parameters are numbered group by group"
     elif not why:
-        return _by_order(where, ids, shapes, candidates, model)
+        return _by_order(where, ids, shapes, every if known.order is None else candidates, model)
     alike = [one for one, count in Counter(model[name].shape for name in candidates).items() if count > 1]
     shown = f"; several parameters have the shape {list(alike[0])}" if alike else ""
-    if len(candidates) < len(ids):
+    if (len(every) if known.order is None else len(candidates)) < len(ids):
         return _counted(where, ids, candidates, "the model")
     advice = ADVICE_OF_GROUPS if len(filled) > 1 else ADVICE
     raise CheckpointError(
@@ -161,41 +166,28 @@ def value_shape(kind: OptimizerKind, entry: Mapping[str, Any]) -> tuple[int, ...
 def _counted(where: str, ids: Sequence[Key], names: list[str], source: str) -> tuple[list[str], str]:
     if len(names) != len(ids):
         raise CheckpointError(f"{where} has {len(ids)} parameters, and {source} gives {len(names)} names; {ADVICE}")
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise CheckpointError(f"{where}: {source} gives {twice} twice, and each parameter is in an optimizer once")
     return names, source
 
 
-def _candidates(where: str, ids: Sequence[Key], model: Mapping[str, Array], known: Naming) -> list[str]:
-    """Return the names that the optimizer's parameters may have, in the order of the model.
+def _given(
+    where: str, ids: Sequence[Key], model: Mapping[str, Array], order: Sequence[tuple[str, bool]]
+) -> list[str]:
+    """Return the names that the optimizer's parameters may have, in the order of the model that was given.
 
     Raises:
-        CheckpointError: The model that was given has others than the file.
+        CheckpointError: That model has others than the file.
     """
-    if known.order is None:
-        return trainable(model)
-    lacking = [name for name, _ in known.order if name not in model]
+    lacking = [name for name, _ in order if name not in model]
     if lacking:
         raise CheckpointError(
             f"{where}: the model that was given has {lacking[0]}, and the checkpoint has not; it has "
             f"{', '.join(list(model)[:4])}, ...: give the model that was saved"
         )
-    trained = [name for name, trains in known.order if trains]
-    return trained if len(trained) == len(ids) else [name for name, _ in known.order]
-
-
-def trainable(model: Mapping[str, Array]) -> list[str]:
-    """Return the names of a model without buffers, and one name of each tied array, in order.
-
-    Args:
-        model: Arrays by name.
-    """
-    names, seen = [], set()
-    for name, array in model.items():
-        tied = (array.shared, array.shape) if array.shared is not None else None
-        if is_buffer(name, array) or (tied and tied in seen):
-            continue
-        seen.add(tied)
-        names.append(name)
-    return names
+    trained = [name for name, trains in order if trains]
+    return trained if len(trained) == len(ids) else [name for name, _ in order]
 
 
 def _no_order(names: Sequence[str], model: Mapping[str, Array], known: Naming) -> str:
@@ -251,19 +243,22 @@ def _by_order(
     Raises:
         CheckpointError: There is none, or several.
     """
+    chosen, source = untied(names, model), "the order of the model"
+    if any(is_buffer(name, array) for name, array in model.items() if name not in names):
+        source += ", statistics of normalizations and other buffers left out"
     if len(names) <= len(ids):
-        source = "the order of the model, buffers and tied names left out,"
-        return _counted(where, ids, list(names), source)[0], source.rstrip(",")  # their shapes are checked next
-    found = by_order(shapes, [model[name].shape for name in names])
+        return _counted(where, ids, list(names), source)  # their shapes are checked next
+    found = in_order(shapes, names, model)
     if found is None:
         raise CheckpointError(
             f"{where} has {len(ids)} parameters, and the order of the model, {len(names)} names, has no such shapes "
             f"in it; {ADVICE}"
         )
-    places, alone = found
-    if not alone:
+    if not found[1]:
         raise CheckpointError(
-            f"{where} has {len(ids)} parameters and the model {len(names)}, and the shapes fit in several ways: "
-            f"nothing says which were trained; {ADVICE}"
+            f"{where} has {len(ids)} parameters and the model {len(names)} names that may be theirs, and the shapes "
+            f"fit in several ways: nothing says which were trained, or are buffers or tied; {ADVICE}"
         )
-    return [names[place] for place in places], "the one place in the order of the model where all shapes fit"
+    if found[0] == chosen:
+        return chosen, f"{source}, and tied names"
+    return found[0], "the one place in the order of the model where all shapes fit"

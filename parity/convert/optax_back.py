@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from parity.convert.branches import branches, node_at
-from parity.convert.ledger import Ledger
-from parity.convert.optax_parts import HYPERPARAMETERS, Hyperparameter, parts_of_optax
-from parity.convert.optax_tree import OptaxState, argument_of, read_optax
+from parity.convert.optax_parts import parts_of_optax
+from parity.convert.optax_tree import OptaxState, read_optax
 from parity.convert.optimizer_layout import COUNT
 from parity.errors import CheckpointError
-from parity.formats import InMemory, Tree, leaf_name, leaves, number_of
+from parity.formats import InMemory, leaf_name, leaves
 
-__all__ = ["in_recorded_layout", "with_hyperparameters"]
+__all__ = ["in_recorded_layout"]
 
 _OPTAX = {"first_moment": "mu", "second_moment": "nu", "momentum": "trace"}
 
@@ -66,63 +64,3 @@ def _plainest(found: OptaxState, position_at: str, where: str) -> OptaxState:
         _, _, slot, path = name.split(".", 3)
         origin[f"opt_state.0.{_OPTAX[slot]}.{path}"] = leaf
     return OptaxState(tree, origin, found.scheduled, set(), found.hyperparameters)
-
-
-def with_hyperparameters(
-    tree: Tree, state: OptaxState, recorded: Any, paths: Mapping[str, str], ledger: Ledger
-) -> Tree:
-    """Return a tree of PyTorch whose groups have the hyperparameters that a state of `inject_hyperparams` has.
-
-    Args:
-        tree: PyTorch's.
-        state: The state in JAX.
-        recorded: Where the optimizer is in the tree, and the names in each of its groups.
-        paths: Path of each parameter to its name in PyTorch.
-        ledger: Takes a line for each.
-    """
-    scheduled = any(one.component == "schedule" and isinstance(one.value, dict) for one in branches(tree))
-    for hyper in state.hyperparameters:
-        leaf, argument, value = hyper.leaf, HYPERPARAMETERS.get(hyper.name, ""), float(number_of(hyper.value))
-        if not argument or not isinstance(recorded, dict):
-            ledger.add(leaf, "left out", how="an argument of the code, which no group of PyTorch has")
-            continue
-        names = {paths[path] for path in paths if hyper.paths is None or path in hyper.paths}
-        node, known = node_at(tree, recorded["at"]), len(ledger.entries)
-        for number, (group, held) in enumerate(zip(node["param_groups"], recorded["groups"], strict=True)):
-            now = argument_of(group, argument)
-            left_out = argument == "weight_decay" and hyper.masked and now == 0
-            if now is None or left_out or not names.intersection(held):
-                continue
-            target = leaf_name((*recorded["at"], "param_groups", number, argument))
-            if np.float32(now) == np.float32(value):
-                ledger.add(leaf, "copied", target)
-            elif hyper.paths is None and (hyper.within or _differ(state.hyperparameters, hyper)):
-                why = f"is {value} where PyTorch's group has {now}, and nothing says for which parameters"
-                ledger.add(leaf, "refused", target, why)
-            elif not names.issuperset(held):
-                ledger.add(leaf, "refused", target, f"is {value}, and for some parameters of the group alone")
-            elif argument == "lr" and scheduled:
-                why = f"is {value}, and the schedule of PyTorch's state gives {now}; leave one of them"
-                ledger.add(leaf, "refused", target, why)
-            else:
-                _set(group, argument, value)
-                ledger.add(leaf, "transformed", target, f"was {now}")
-        if len(ledger.entries) == known:
-            ledger.add(leaf, "left out", how=f"no group of PyTorch's state has {argument} for its parameters")
-    return tree
-
-
-def _differ(hyperparameters: Sequence[Hyperparameter], one: Hyperparameter) -> bool:
-    """Return whether there is another value of one name, for parameters that nothing tells either."""
-    alike = [other for other in hyperparameters if other.name == one.name and other.paths is None]
-    return len({float(number_of(other.value)) for other in alike}) > 1
-
-
-def _set(group: dict[str, Any], argument: str, value: float) -> None:
-    name, _, at = argument.partition(".")
-    if not at:
-        group[name] = value
-        return
-    values = list(group[name])
-    values[int(at)] = value
-    group[name] = type(group[name])(values)

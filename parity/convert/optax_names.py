@@ -11,7 +11,7 @@ from typing import Any
 
 from parity.errors import CheckpointError
 
-__all__ = ["ALIKE", "NAMES", "name_of", "require_class", "require_momentum"]
+__all__ = ["ALIKE", "NAMES", "name_of", "require_class", "require_momentum", "require_plain"]
 
 ALIKE: Mapping[str, tuple[str, ...]] = {
     "adam": ("Adam", "AdamW"),
@@ -76,6 +76,28 @@ def require_momentum(transformations: Collection[str], groups: Sequence[Mapping[
                 f"{where}: its momentum is optax.trace {said[0]} nesterov, and group {number} of PyTorch's state is "
                 f"{said[1]}: the momentum is kept alike, the steps are not; give nesterov={not taken} there"
             )
+
+
+def require_plain(groups: Sequence[Mapping[str, Any]], where: str) -> None:
+    """Check that groups of torch.optim have nothing on that no transformation of Optax does.
+
+    Args:
+        groups: `param_groups` of the optimizer's state.
+        where: What names the update, for messages.
+
+    Raises:
+        CheckpointError: One has.
+
+    Example:
+        >>> require_plain([{"lr": 0.1, "maximize": False}], "opt_state")
+    """
+    for number, group in enumerate(groups):
+        for argument in ("amsgrad", "maximize", "dampening"):
+            if group.get(argument):
+                raise CheckpointError(
+                    f"{where} is of Optax, and group {number} of PyTorch's state has {argument}={group[argument]}, "
+                    "which Optax does not have or computes in another way"
+                )
 
 
 def require_class(name: str, kind: str, where: str) -> None:

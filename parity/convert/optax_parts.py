@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -82,6 +83,10 @@ class Hyperparameter:
     """Whether a part of what it is given to is masked, as decay is that some parameters do not have."""
     within: bool = False
     """Whether it is within a mask or one of several labels, so that it may be for some parameters alone."""
+    moved: bool = False
+    """Whether a schedule of the code gives it anew with each update, so that it is that of the last one."""
+    place: Literal["", "before", "after"] = ""
+    """Where what it is given to stands beside the moments in the chain; empty where nothing tells."""
 
 
 @dataclass
@@ -107,6 +112,19 @@ class Parts:
             slots = [{"infinity_norm" if s == SECOND else s: own for s, own in m.slots.items()} for m in self.moments]
             self.moments = [replace(one, slots=own) for one, own in zip(self.moments, slots, strict=True)]
         return self
+
+    def take(self, other: Parts) -> None:
+        """Add what a part of it is made of."""
+        self.moments += other.moments
+        self.hyperparameters += other.hyperparameters
+        self.masked |= other.masked
+        for mine, its in (
+            (self.schedules, other.schedules),
+            (self.counts, other.counts),
+            (self.zeros, other.zeros),
+            (self.flags, other.flags),
+        ):
+            mine |= its
 
     def paths(self) -> set[str]:
         """Return the paths of all parameters that have arrays."""
@@ -154,7 +172,7 @@ def _visit(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:
         _visit_within(node["inner_state"], (*at, "inner_state"), found, where)
     elif fields == {"inner_states"} and isinstance(node["inner_states"], dict):
         for label, child in node["inner_states"].items():
-            _visit_within(child, (*at, "inner_states", label), found, where)
+            _visit_label(child, (*at, "inner_states", label), found, where)
     elif fields - {"hyperparams_states"} == INJECTED:
         _visit_injected(node, at, found, where)
     elif fields == MULTI_STEPS:
@@ -214,6 +232,13 @@ def _visit_within(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> 
     found.hyperparameters[known:] = [replace(one, within=True) for one in found.hyperparameters[known:]]
 
 
+def _visit_label(node: Tree, at: tuple[Key, ...], found: Parts, where: str) -> None:
+    """Visit what is applied to the parameters of one label: what others have is not before or behind it."""
+    own = Parts()
+    _visit_within(node, at, own, where)
+    found.take(own)
+
+
 def _visit_injected(node: Mapping[str, Tree], at: tuple[Key, ...], found: Parts, where: str) -> None:
     inner = parts_of_optax(node["inner_state"], where, (*at, "inner_state"))
     _take(node, at, ("count",), found.counts)
@@ -221,20 +246,50 @@ def _visit_injected(node: Mapping[str, Tree], at: tuple[Key, ...], found: Parts,
     states = node.get("hyperparams_states")
     paths = frozenset(inner.paths()) or None
     moved = {str(key) for key in states} if isinstance(states, dict) else set()
+    place: Literal["before", "after"] = "after" if found.moments else "before"
     for name, given in node["hyperparams"].items():
         value = _small(given)
-        if value is not None and name not in moved:  # the others are computed anew at the next update
-            leaf = leaf_name((*at, "hyperparams", name))
-            found.hyperparameters.append(Hyperparameter(leaf, name, value, paths, inner.masked))
-        elif value is not None:
-            found.counts[leaf_name((*at, "hyperparams", name))] = value
-    found.moments += inner.moments
-    found.hyperparameters += inner.hyperparameters
-    found.masked |= inner.masked
-    for mine, other in ((found.schedules, inner.schedules), (found.counts, inner.counts)):
-        mine |= other
-    found.zeros |= inner.zeros
-    found.flags |= inner.flags
+        if value is None:
+            continue
+        one = Hyperparameter(
+            leaf=leaf_name((*at, "hyperparams", name)),
+            name=name,
+            value=value,
+            paths=paths,
+            masked=inner.masked,
+            moved=name in moved,
+            place=_place(node["inner_state"]) if inner.moments else place,
+        )
+        found.hyperparameters.append(one)
+    found.take(inner)
+
+
+def _place(node: Tree) -> Literal["", "before", "after"]:
+    """Return where a decay must be in a chain with moments, by the parts of it without state; empty if unknown.
+
+    `adamw` has its decay and its rate behind the moments; `add_decayed_weights` and `adam` have the one before them
+    and the other behind. With a clip in front of `adamw`, nothing tells.
+    """
+    flat = list(_flat(node))
+    if True not in flat:
+        return ""
+    first = flat.index(True)
+    last = len(flat) - 1 - flat[::-1].index(True)
+    before, after = first, len(flat) - 1 - last
+    if before and after < 2:
+        return "before"
+    return "after" if not before and after > 1 else ""
+
+
+def _flat(node: Tree) -> Iterator[bool]:
+    """Yield for each transformation of a chain, in order, whether it keeps moments."""
+    children = _children(node)
+    if children:
+        for _, child in children:
+            yield from _flat(child)
+    else:
+        fields = frozenset(map(str, node)) if isinstance(node, dict) else frozenset()
+        yield fields in MOMENTS
 
 
 def _moments(node: Mapping[str, Tree], at: tuple[Key, ...], arrays: Mapping[str, str]) -> Moments:

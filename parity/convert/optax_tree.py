@@ -75,7 +75,7 @@ def read_optax(tree: Tree, order: Sequence[str], where: str, kind: str = "") -> 
         raise CheckpointError(f"{where}: schedules are at several positions: {shown}; PyTorch's has one")
     # without a schedule, what counts updates says where one would be; SGD alone counts none
     updates = [_count(*one.count, where) for one in parts.moments if one.count is not None]
-    updates += [count_of(value) or 0 for leaf, value in parts.counts.items() if ".hyperparams." not in leaf]
+    updates += [count_of(value) or 0 for value in parts.counts.values()]
     position = next(iter(counted.values()), max(updates, default=None))
     out.tree["step"] = InMemory(steps)
     if position is not None:
@@ -160,7 +160,7 @@ def fill_optax(
         )
     position = number_of(state.tree["count"])
     filled |= {leaf: _as(position, like) for leaf, like in parts.schedules.items()}
-    filled |= {leaf: _as(state.count, like) for leaf, like in parts.counts.items() if ".hyperparams." not in leaf}
+    filled |= {leaf: _as(state.count, like) for leaf, like in parts.counts.items()}
     for hyper in parts.hyperparameters:
         names = set(part.names.values()) if hyper.paths is None else {given[path] for path in hyper.paths}
         value = _argument(part, hyper, names, where)

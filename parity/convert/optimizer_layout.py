@@ -323,13 +323,13 @@ def _lay_steps(
         if part.kind.counts:
             own = {steps.get(member, 0) for member in members}
         else:  # whose momentum began is all that is known
-            own = {1 if part.state.get(numbers[member]) else 0 for member in members}
+            own = {int(_has_begun(part, numbers[member])) for member in members}
         if len(own) > 1:
             out.refused.append((f"step of {name}", f"{' and '.join(placement.source)} differ: {sorted(own)}"))
             continue
         for path in placement.target:
             vector[places[path]] = own.copy().pop()
-            if not any(part.state.get(numbers[member]) for member in members):
+            if not any(_has_begun(part, numbers[member]) for member in members):
                 out.absent.setdefault(path, [])
         dtype = _count_type(entry.get("step"))
         if dtype is not None:
@@ -337,6 +337,11 @@ def _lay_steps(
             out.references[(*part.at, "state", number, "step")] = reference
     out.tree["step"] = InMemory(vector)
     out.places = {path: places[path] for path in out.absent}
+
+
+def _has_begun(part: OptimizerPart, number: Key) -> bool:
+    """Return whether a parameter has state: older versions of PyTorch write None for a momentum before its first."""
+    return any(value is not None for value in part.state.get(number, {}).values())
 
 
 def _count_type(value: Any) -> str | None:
@@ -347,4 +352,6 @@ def _count_type(value: Any) -> str | None:
 
 
 def _int32(value: int) -> Array:
+    if value > np.iinfo(np.int32).max:
+        raise CheckpointError(f"optimizer: {value:,} steps were counted, and JAX counts them in int32")
     return InMemory(np.array(value, np.int32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from parity.convert.branches import branches
@@ -57,8 +57,19 @@ def _plain(values: Sequence[Any]) -> list[Any]:
 
 def schedule_position(tree: Tree) -> int | None:
     """Return how often the schedule was stepped; None if there is none that counts."""
-    found = (one["last_epoch"] for _, one in _schedulers(tree) if type(one.get("last_epoch")) is int)
+    found = (position for _, one in _schedulers(tree) if (position := _position(one)) is not None)
     return next(found, None)
+
+
+def _position(state: Mapping[str, Any]) -> int | None:
+    """Return how often one schedule was stepped; a `ChainedScheduler` counts by its parts, which go in step."""
+    own, parts = state.get("last_epoch"), state.get("_schedulers")
+    if type(own) is int:
+        return own
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        return None
+    found = {_position(part) for part in parts}
+    return found.pop() if len(found) == 1 else None
 
 
 def _schedulers(tree: Tree) -> Iterator[tuple[tuple[Key, ...], dict[str, Any]]]:

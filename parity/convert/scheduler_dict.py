@@ -153,7 +153,7 @@ def _read(state: Dict, groups: Sequence[Dict]) -> tuple[AnyRule, Any]:
         counts = state["milestones"]
         milestones = tuple(step for step in sorted(counts) for _ in range(_count(counts, step)))
         rule = MultiStep(milestones=milestones, gamma=_number(state["gamma"]))
-    elif own == ONE_CYCLE:
+    elif own | {"use_beta1"} == ONE_CYCLE and ("use_beta1" in own or not state["cycle_momentum"]):
         rule = _one_cycle(state, groups)
     else:
         rule = _plain(state, own)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from parity.convert.branches import branches
+from parity.convert.complete import require_complete
 from parity.convert.flat_names import lines_of_flat, model_at_top, with_groups
 from parity.convert.ledger import Ledger
+from parity.convert.measuring import Updates, require_updates
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves, note_unmoving
 from parity.convert.naming import Naming
 from parity.convert.objects import without_objects
@@ -52,6 +54,8 @@ class Options:
     """What the state of the optimizer in JAX is for some parameters; it decides the layout."""
     traced: Callable[[Tree], Collection[str]] | None = None
     """The transformations that this one's update calls, for some parameters, as `transformations_of` names them."""
+    measured: Updates | None = None
+    """What computes updates of this transformation, and those of PyTorch's class, to compare them."""
     called: str = ""
     """The function of Optax that made the state of a tree of JAX; empty if it is not stated."""
     names: Sequence[str] | None = None
@@ -105,7 +109,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
     written = len(ledger.entries)
     forward = _Forward(tree, options, ledger, ordered, named)
     state, placements, made = forward.state, forward.placements, forward.tree
-    forward.place(state.model_at, state.model, _homes(state, placements))
+    forward.place(state.model_at, state.model, _homes(state, placements, options))
     if options.only_params:
         _leave_out(tree, forward.references, ledger)
         return made
@@ -115,6 +119,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
         forward.place(at, arrays, dict.fromkeys(arrays, "_".join(map(str, at))))
     optimizer = None
     if state.optimizer is not None:
+        require_complete(state.optimizer, state.model)
         require_one_rate(tree, state.optimizer, ledger)
         order = [leaf_name(keys) for keys in sorted(keys for keys, _ in leaves(made["params"]))]
         position, counted = schedule_position(tree), steps_counted(tree)
@@ -145,6 +150,7 @@ def to_jax(tree: Tree, options: Options, ledger: Ledger, *, ordered: bool = Fals
             template = options.template(made["params"])
             known = known or "schedule" in options.reset
             made["opt_state"] = fill_optax(template, optimizer, state.optimizer, given, order, known=known)
+            forward.require_updates(made)
         for leaf, why in optimizer.refused:
             ledger.add(leaf, "refused", how=why)
         forward.references |= optimizer.references
@@ -176,6 +182,8 @@ class _Forward:
                 f"the names of the optimizer's parameters are inferred: by {part.named_by}; --names FILE or --model "
                 "mine:Model states them"
             )
+        if part is not None and part.taken_for:
+            ledger.notes.append(part.taken_for)
         self.placements = {name: p for p in options.rules.place(list(self.state.model)) for name in p.source}
         self.tree: dict[str, Any] = {"params": {}}
         self.made_by = ""
@@ -275,6 +283,9 @@ class _Forward:
             ):
                 whole = one.keys != self.state.model_at and one.keys not in self.state.others
                 extra = sorted(leaf_name(keys) for keys in own if keys[: len(one.keys)] == one.keys)
+                if self.state.optimizer is not None and one.keys == self.state.optimizer.at:
+                    kept.setdefault("", []).extend(extra)  # such as a rate that is a tensor
+                    continue
                 kept.setdefault(one.component or "", []).extend([leaf_name(one.keys)] if whole else extra)
         for name in kept.pop(OPTIMIZER, []):
             self.ledger.notes.append(
@@ -288,6 +299,20 @@ class _Forward:
                 f"kept in {DOCUMENT} for the way back alone, JAX gets nothing of it: "
                 f"{', '.join(names[:MOST_SHOWN])}{more}"
             )
+
+    def require_updates(self, made: Mapping[str, Any]) -> None:
+        """Check that the transformation that is filled takes the steps of PyTorch's groups, as `require_updates`."""
+        part, measured = self.state.optimizer, self.options.measured
+        if part is None or measured is None:
+            return
+        targets = {name: placement.target for name, placement in self.placements.items()}
+        names = {str(key): name for key, name in part.names.items()}
+        groups = [
+            (group, [path for number in group.get("params", ()) for path in targets[names[str(number)]]])
+            for group in part.groups
+        ]
+        note = require_updates(measured, made["params"], made["opt_state"], part.kind.name, groups, "--optimizer")
+        self.ledger.notes += [note] if note else []
 
     def _groups(self) -> dict[str, Any] | None:
         """Return where the optimizer is, and the names of the parameters in each of its groups."""
@@ -303,16 +328,20 @@ class _Forward:
         return placement.rule.how if placement is not None else ""
 
 
-def _homes(state: TorchState, placements: Mapping[str, RulePlacement]) -> dict[str, str]:
+def _homes(state: TorchState, placements: Mapping[str, RulePlacement], options: Options) -> dict[str, str]:
     """Return the top-level key of each array of the model.
+
+    What an optimizer trains, or a model that was given registers, is a parameter whatever its name.
 
     Raises:
         CheckpointError: A rule joins a parameter and a buffer, or names a key that is taken.
     """
     homes = {}
+    trained = set() if state.optimizer is None else set(state.optimizer.names.values())
+    trained |= {name for name, _ in options.registered or ()}
     for name, array in state.model.items():
         rule = placements[name].rule
-        homes[name] = rule.collection or ("buffers" if is_buffer(name, array) else "params")
+        homes[name] = rule.collection or ("params" if name in trained or not is_buffer(name, array) else "buffers")
         if homes[name] in _TAKEN:
             raise CheckpointError(f"{name}: the collection {homes[name]} is taken by the state of the training")
         if len({homes[member] for member in placements[name].source if member in homes}) > 1:

@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 
 from parity.convert.begun import Begun
+from parity.convert.branches import node_at
 from parity.convert.flat_names import flat_again
+from parity.convert.hyperparameters import with_hyperparameters
 from parity.convert.ledger import Ledger
+from parity.convert.measuring import Updates, require_updates
 from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
 from parity.convert.naming import keeps_order
-from parity.convert.optax_back import in_recorded_layout, with_hyperparameters
-from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum
+from parity.convert.optax_back import in_recorded_layout
+from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum, require_plain
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, SCALAR, STEPS, OptimizerLayout
+from parity.convert.params_alone import params_alone
 from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
@@ -58,15 +62,17 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     given = _document(tree, where)
     if like is not None:
         layout: OptimizerLayout | None = None if tree.get("opt_state") is None else "parity"
-        quiet = replace(options, layout=layout, template=None, traced=None, called="", only_params=False)
+        quiet = replace(
+            options, layout=layout, template=None, traced=None, measured=None, called="", only_params=False
+        )
         other = Ledger()
-        made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
+        made = to_jax(like.tree, replace(quiet, layout=layout), other, ordered=keeps_order(like))
         content = json.loads(made[DOCUMENT]["state"])
         ledger.notes += other.notes[:1] if "order" in content["named_by"] else []  # how the names are known
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
     elif given is None:
-        return _params_alone(tree, options, ledger, where)
+        return params_alone(tree, options, ledger, where)
     else:
         own = tree[DOCUMENT].get("arrays", {})
     optax = None if options.only_params else in_recorded_layout(tree, given, where)
@@ -74,16 +80,19 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
     if not options.only_params and tree.get("opt_state") is not None:
         called = options.traced(tree["params"]) if options.traced else ()
         _require_function(given, options.called or name_of(called), optax, ledger, where)
+    measured_of = tree
     if optax is not None:
         tree = {**tree, "opt_state": optax.tree}
     lines = Ledger()
     back = _Back(tree, given, own, options, lines, where, optax)
     made = back.params() if options.only_params else back.tree()
-    if called and given.get("optimizer"):
-        optimizer: Any = made
-        for key in given["optimizer"]["at"]:
-            optimizer = optimizer[key]
-        require_momentum(called, optimizer["param_groups"], f"{where}: opt_state")
+    if given.get("optimizer") and (called or optax is not None):
+        groups = node_at(made, given["optimizer"]["at"])["param_groups"]
+        if optax is not None:
+            require_plain(groups, f"{where}: opt_state")
+        require_momentum(called, groups, f"{where}: opt_state")
+        if options.measured is not None and (optax is not None or given.get("layout") == "optax"):
+            back.require_updates(options.measured, measured_of, groups)
     origin = optax.origin if optax is not None else {}
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
     ledger.notes += lines.notes
@@ -123,31 +132,6 @@ def _document(tree: Mapping[str, Any], where: str) -> dict[str, Any] | None:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise CheckpointError(f"{where}: {DOCUMENT}.state is not of the schema {SCHEMA}")
     return content
-
-
-def _params_alone(tree: Mapping[str, Any], options: Options, ledger: Ledger, where: str) -> Tree:
-    """Return the model of a tree that says nothing of PyTorch."""
-    more = [key for key in tree if key not in ("params", "buffers")]
-    if more and not options.only_params:
-        raise CheckpointError(
-            f"{where} also has {', '.join(map(str, more[:6]))}, and nothing says how PyTorch numbers its parameters: "
-            "give a PyTorch checkpoint of the same model and optimizer with --like FILE, or --only params"
-        )
-    homes = [key for key in ("params", "buffers") if key in tree]
-    arrays = {leaf_name(k): leaf for home in homes for k, leaf in leaves(tree[home]) if isinstance(leaf, Array)}
-    model: dict[str, Array] = {}
-    for placement in options.rules.place_back(list(arrays)):
-        if placement.rule.needs_shapes:
-            raise CheckpointError(f"{placement.source[0]}: shapes in PyTorch are not known; give --like FILE")
-        made = placement.backward([arrays[path] for path in placement.target])
-        for name, array in zip(placement.source, made, strict=True):
-            model[name] = array
-            how = placement.rule.how
-            ledger.add(f"params.{placement.target[0]}", "transformed" if how else "copied", name, how, array.nbytes)
-    for key in more:
-        for keys, _ in leaves(tree[key]):
-            ledger.add(leaf_name((key, *keys)), "left out", how="only the parameters were asked for")
-    return model if options.only_params else {"model": model}
 
 
 class _Back:
@@ -193,13 +177,37 @@ class _Back:
         if self.optax is not None:
             self.used |= self.optax.fresh
             paths = {path: name for name, placement in self.placements.items() for path in placement.target}
-            tree = with_hyperparameters(tree, self.optax, self.content.get("optimizer"), paths, self.ledger)
+            tree = with_hyperparameters(
+                tree,
+                self.optax,
+                self.content.get("optimizer"),
+                paths,
+                self.ledger,
+                reset=self.options.reset,
+                proven=self.options.measured is not None,
+            )
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
                 asked = name.startswith("opt_state.") and OPTIMIZER in self.options.reset
                 how = "left out on request" if asked else "PyTorch's state has no place for it"
                 self.ledger.add(name, "reset" if asked else "refused", how=how)
         return tree
+
+    def require_updates(
+        self, measured: Updates, tree: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Check that what made a state takes the steps of PyTorch's groups, as `require_updates`."""
+        recorded = self.content["optimizer"]
+        held = [[path for name in names for path in self.placements[name].target] for names in recorded["groups"]]
+        note = require_updates(
+            measured,
+            tree["params"],
+            tree["opt_state"],
+            recorded["kind"],
+            list(zip(groups, held, strict=True)),
+            f"{self.where}: opt_state",
+        )
+        self.ledger.notes += [note] if note else []
 
     def _begin(self, tree: Tree) -> None:
         """Give parameters without an entry in PyTorch what updates in JAX began, and pass what had none."""

@@ -21,7 +21,7 @@ from parity.convert.naming import ADVICE, Naming, name_numbers
 from parity.convert.torch_names import is_buffer, plain_name
 from parity.errors import CheckpointError, ParityError
 from parity.formats import Array, Key, Opaque, Tree, leaf_name
-from parity.state import OPTIMIZERS, OptimizerKind, Slot, optimizer_kind, slot_shape
+from parity.state import OPTIMIZERS, OptimizerKind, Slot, has_effect, optimizer_kind, slot_shape
 
 __all__ = ["STORED", "OptimizerPart", "TorchState", "read_torch_state"]
 
@@ -57,6 +57,8 @@ class OptimizerPart:
     groups: Sequence[Mapping[str, Any]]
     named_by: str = ""
     """What the names are known by, as a phrase."""
+    taken_for: str = ""
+    """What the class is taken for although nothing decides it, as a sentence; empty where something does."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,14 @@ def _state_dicts_below(tree: Tree, keys: tuple[Key, ...]) -> Iterator[tuple[tupl
 
 
 def _elsewhere(tree: Tree, at: tuple[Key, ...], others: Mapping[tuple[Key, ...], Any]) -> str:
-    """Return a key of parameters beside the model, such as those of a loss; empty if there are none."""
+    """Return a key of parameters beside the model, such as those of a loss; empty if there are none.
+
+    A floating array under the name of an extra state may be a parameter of that name.
+    """
+    for name, leaf in node_at(tree, at).items():
+        extra = str(name).rpartition(".")[2] == "_extra_state"
+        if extra and isinstance(leaf, Array) and leaf.dtype.kind not in "iub":
+            return leaf_name((*at, name))
     for one in branches(tree):
         known = one.keys == at or one.keys in others or one.component is not None or not is_state_dict(one.value)
         if not known and any(not is_buffer(name, leaf) for name, leaf in arrays_of(one.value).items()):
@@ -270,7 +279,9 @@ def _read_optimizer(
     counted = [{**group, "params": [_number(number) for number in group.get("params", ())]} for group in groups]
     names, source = name_numbers(where, kind, counted, entries, model, known)
     by_key = {keys.get(number, number): name for number, name in zip(ids, names, strict=True)}
-    part = OptimizerPart(at, kind, by_key, state, groups, source)
+    part = OptimizerPart(
+        at, kind, by_key, state, groups, source, "" if known.kind else _undecided(where, kind, groups)
+    )
     _check_shapes(where, part, model, source)
     return part
 
@@ -311,10 +322,13 @@ def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, A
         if not named:
             shown = " or ".join(kind.name for kind in fits)
             raise CheckpointError(f"{where}: is of {shown} by its arguments and its state, and {stated} is stated")
-        return named[0]
+        if stated == "AdamW" and any(group.get("decoupled_weight_decay") is False for group in groups):
+            raise CheckpointError(
+                f"{where}: AdamW is stated, and its groups have decoupled_weight_decay=False, as Adam's have"
+            )
+        return OPTIMIZERS["AdamW"] if stated == "Adam" and _decoupled(groups) else named[0]
     if len(fits) > 1 and {kind.name for kind in fits} == {"Adam", "AdamW"}:
-        decoupled = bool(groups[0].get("decoupled_weight_decay"))
-        return OPTIMIZERS["AdamW" if decoupled else "Adam"]
+        return OPTIMIZERS["AdamW" if _decoupled(groups) else "Adam"]
     if len(fits) != 1:
         names = [kind.name for kind in fits]
         flags = " or ".join(f"--class {name}" for name in names)
@@ -325,6 +339,32 @@ def _kind(where: str, groups: Sequence[Mapping[str, Any]], state: Mapping[Key, A
         raise CheckpointError(f"{where}: {which}{shown}{'; ' if hints and not fits else ''}{' or '.join(hints)}")
     return fits[0]
 
+
+def _decoupled(groups: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether decay is decoupled in all groups: then Adam takes the steps of AdamW, which never lacks it."""
+    return bool(groups) and all(bool(group.get("decoupled_weight_decay")) for group in groups)
+
+
+def _undecided(where: str, kind: OptimizerKind, groups: Sequence[Mapping[str, Any]]) -> str:
+    """Return what a class is taken for where its groups are those of an older PyTorch, or of somebody's own class."""
+    own = {str(key) for group in groups for key in group}
+    decays = any(has_effect(group.get("weight_decay", 0)) for group in groups)
+    if kind.name == "Adam" and decays and "decoupled_weight_decay" not in own:
+        return (
+            f"{where} is of Adam or of AdamW, whose groups were alike before decoupled_weight_decay: it is taken for "
+            "Adam; --class AdamW states the other"
+        )
+    lacking = [name for name in kind.arguments if name not in own and name != "decoupled_weight_decay"]
+    if kind.name not in _OWN_NAMES and lacking:
+        return (
+            f"{where} is taken for {kind.name} by what it keeps, though its groups lack {', '.join(lacking)}: an "
+            f"older PyTorch, or a class of your own with other steps; --class {kind.name} states it"
+        )
+    return ""
+
+
+_OWN_NAMES = ("Adam", "AdamW")
+"""Classes with an argument of their own, amsgrad."""
 
 _ARGUMENTS = {name for kind in _STORED for name in kind.arguments}
 """Arguments of any class: one that a class lacks was not added by people."""

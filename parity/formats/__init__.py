@@ -25,6 +25,7 @@ from parity.formats.mapping import map_file
 from parity.formats.megatron import TRACKER, newest_of_megatron
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
+from parity.formats.pointers import not_pointed, put_text
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import (
     FAMILIES,
@@ -96,6 +97,7 @@ __all__ = [
     "map_leaves",
     "misfits",
     "newest_of_megatron",
+    "not_pointed",
     "number_of",
     "open_checkpoint",
     "open_dcp",
@@ -104,6 +106,7 @@ __all__ = [
     "open_torch_file",
     "open_zip",
     "place_of",
+    "put_text",
     "read_joblib",
     "read_pickle",
     "recognise",

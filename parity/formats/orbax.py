@@ -22,6 +22,7 @@ from parity.errors import CheckpointError, explain
 from parity.formats.array import Array, MappedArray, dtype_named
 from parity.formats.jax_items import filled
 from parity.formats.orbax_arrays import ItemArrays
+from parity.formats.pointers import text_at
 from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.storage import read_bytes, read_json
 
@@ -299,9 +300,9 @@ def _item(path: Path, found: _ItemNotes) -> Tree:
     tree, empty = _Building(), _empty_arrays(path, value)
     for name, keys, kind in rows:
         if kind == "string":
-            if not isinstance(texts.get(name), str):
+            leaf: Any = text_at(texts, name)
+            if not isinstance(leaf, str):
                 raise CheckpointError(f"{path}: the text {name} is named by {TREE} and is not in _strings.json")
-            leaf: Any = texts[name]
         elif name in empty and kind == "None":
             leaf = empty[name]
         elif kind in EMPTY:

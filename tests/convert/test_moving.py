@@ -28,6 +28,7 @@ SCHEDULERS: dict[str, Build] = {
     "cosine": lambda o: lr.CosineAnnealingLR(o, 7, 1e-4),
     "restarts": lambda o: lr.CosineAnnealingWarmRestarts(o, 3, 2),
     "one-cycle": lambda o: lr.OneCycleLR(o, [0.1, 0.2], 40),
+    "one-cycle of rates": lambda o: lr.OneCycleLR(o, [0.1, 0.2], 40, cycle_momentum=False),
     "chained": lambda o: lr.ChainedScheduler([lr.ConstantLR(o, 0.5, 8), lr.ExponentialLR(o, 0.9)]),
     "warm-up": lambda o: lr.SequentialLR(o, [lr.LinearLR(o, 0.1, total_iters=4), lr.CosineAnnealingLR(o, 20)], [4]),
 }
@@ -296,3 +297,30 @@ def test_a_schedule_that_jax_gets_nothing_of_is_said(build: Build, tmp_path: Pat
 def test_of_a_schedule_that_jax_gets_nothing_is_said(tmp_path: Path, capsys: Any) -> None:
     converted(tmp_path, SCHEDULERS["one-cycle"])
     assert "JAX gets no" not in capsys.readouterr().out
+
+
+def test_a_chained_scheduler_of_one_group_is_moved_on_by_optax_count(tmp_path: Path) -> None:
+    import orbax.checkpoint as ocp
+
+    model = torch.nn.Linear(3, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    schedule = SCHEDULERS["chained"](optimizer)
+
+    def train(steps: int) -> dict[str, Any]:
+        for _ in range(steps):
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+            schedule.step()
+        parts = {"model": model, "optimizer": optimizer, "scheduler": schedule}
+        return {name: part.state_dict() for name, part in parts.items()}
+
+    torch.save({**train(BEFORE), "step": BEFORE}, tmp_path / "a.pt")
+    assert main(["convert", str(tmp_path / "a.pt"), str(tmp_path / "o"), "--to", "orbax"]) == 0
+    tree = ocp.PyTreeCheckpointer().restore(tmp_path / "o")
+    head, *middle, last = tree["opt_state"]
+    assert last["count"] == BEFORE
+    now = {"count": np.int32(BEFORE + MORE)}
+    tree |= {"opt_state": [{**head, **now}, *middle, now], "step": BEFORE + MORE}
+    ocp.PyTreeCheckpointer().save(tmp_path / "p", tree)
+    assert main(["convert", str(tmp_path / "p"), str(tmp_path / "b.pt"), "--to", "torch.save"]) == 0
+    assert torch.load(tmp_path / "b.pt")["scheduler"] == train(MORE)["scheduler"]

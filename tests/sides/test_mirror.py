@@ -48,7 +48,16 @@ def test_the_sides_have_the_same_files() -> None:
 
 ONLY: dict[str, tuple[set[str], set[str], str]] = {
     "__init__": (
-        {"FilledState", "drafts", "optimizer_template", "shared_programs", "take_over", "transformations_of"},
+        {
+            "FilledState",
+            "drafts",
+            "optimizer_template",
+            "shared_programs",
+            "take_over",
+            "transformations_of",
+            "updates_by_class",
+            "updates_of",
+        },
         set(),
         "processes of the PyTorch twin share no programs; its drafts have the suite's own names, the state of its "
         "optimizers has no form that only their code knows, and `load_state_dict` takes what is converted for it",
