@@ -249,8 +249,7 @@ class Differences:
         both = self.states[self.first_later]
         follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.uninterrupted)]
         follow = [p for p in follow if not both.is_other_name(p)]
-        inside = [p for p in follow if both.leaf(p).role == "position"]
-        follow = follow if inside == follow else [p for p in follow if p not in inside]
+        follow = [p for p in follow if both.leaf(p).role != "position"] or follow
         batch = set(self._batches(self.first_later))
         found = self._evidence(self.first_later, follow, LATER)
         found = [
