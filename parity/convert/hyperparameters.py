@@ -14,11 +14,12 @@ import numpy as np
 
 from parity.convert.branches import branches, node_at
 from parity.convert.ledger import Ledger
-from parity.convert.optax_parts import HYPERPARAMETERS, Hyperparameter
+from parity.convert.optax_parts import HYPERPARAMETERS, Hyperparameter, parts_of_optax
 from parity.convert.optax_tree import OptaxState, argument_of
+from parity.errors import CheckpointError
 from parity.formats import Tree, leaf_name, number_of
 
-__all__ = ["with_hyperparameters"]
+__all__ = ["require_placed", "with_hyperparameters"]
 
 WITHOUT_EFFECT = {"eps_root": 0.0, "threshold": 5.0}
 """Arguments of Optax's functions that classes of PyTorch do not have, and the value that PyTorch computes with."""
@@ -79,12 +80,40 @@ def with_hyperparameters(
     return tree
 
 
+def require_placed(state: Tree, why: str) -> None:
+    """Check that a state which is filled has no hyperparameter of which nothing says what it is in PyTorch.
+
+    Args:
+        state: The state of `--optimizer`.
+        why: Why updates do not tell it.
+
+    Raises:
+        CheckpointError: It has one.
+    """
+    for one in parts_of_optax(state, "--optimizer").hyperparameters:
+        if one.name not in HYPERPARAMETERS and not _is_without_place(one) and not _is_without_effect(one):
+            raise CheckpointError(
+                f"{one.leaf}: nothing says which argument of PyTorch {one.name} is, so it is not filled; known are "
+                f"{', '.join(HYPERPARAMETERS)}; and no updates tell whether it may stay as it is: {why}"
+            )
+
+
+def _is_without_place(hyper: Hyperparameter) -> bool:
+    """Return whether a value is a switch of the code, or of clipping, which PyTorch leaves to the training loop."""
+    return hyper.value.dtype.kind == "b" or (hyper.name in OF_GRADIENTS and hyper.paths is None)
+
+
+def _is_without_effect(hyper: Hyperparameter) -> bool:
+    known = WITHOUT_EFFECT.get(hyper.name)
+    return known is not None and number_of(hyper.value) == known and not hyper.moved
+
+
 def _unknown(hyper: Hyperparameter, asked: _GroupsAsked, ledger: Ledger) -> None:
     """Refuse a value of which nothing says what it is in PyTorch, unless it has no effect there."""
     value = number_of(hyper.value)
-    if hyper.value.dtype.kind == "b" or (hyper.name in OF_GRADIENTS and hyper.paths is None):
+    if _is_without_place(hyper):
         ledger.add(hyper.leaf, "left out", how="an argument of the code, which no group of PyTorch has")
-    elif hyper.name in WITHOUT_EFFECT and value == WITHOUT_EFFECT[hyper.name] and not hyper.moved:
+    elif _is_without_effect(hyper):
         ledger.add(hyper.leaf, "left out", how=f"{value} is what PyTorch computes with")
     elif asked.proven:
         ledger.add(hyper.leaf, "left out", how="no group of PyTorch has it; its update is that of PyTorch's class")

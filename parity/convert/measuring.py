@@ -57,7 +57,7 @@ def require_updates(
     kind: str,
     groups: Sequence[tuple[Mapping[str, Any], Sequence[str]]],
     where: str,
-) -> str:
+) -> tuple[bool, str]:
     """Check that the user's transformation takes the steps of PyTorch's groups.
 
     Args:
@@ -69,14 +69,15 @@ def require_updates(
         where: What names the transformation, for messages.
 
     Returns:
-        What is to be said, as a sentence; empty if nothing.
+        Whether updates were compared, as they have to be to prove anything, and what is to be said, as a sentence;
+        empty if nothing.
 
     Raises:
         CheckpointError: An update differs; says where, and both.
     """
     groups = [(_plain(group), list(paths)) for group, paths in groups if paths]
     if kind not in KINDS or not groups:
-        return ""
+        return False, ""
     rates: set[float] = set()
     for size in (1.0, SMALL):
         trial = _UpdateTrial.of(params, state, kind, where, size)
@@ -87,20 +88,20 @@ def require_updates(
         except CheckpointError:
             raise
         except ParityError as error:
-            return f"{where}: its updates are not compared with those of {kind}: {error}"
+            return False, f"{where}: its updates are not compared with those of {kind}: {error}"
         for at, (one, other) in enumerate(zip(own, its, strict=True)):
             scale = _scale(one, other) if trial.scheduled else 1.0
             if not scale:
-                return f"{where}: a rate is 0 now, of its schedule or of PyTorch's group, so no updates are compared"
+                why = "a rate is 0 now, of its schedule or of PyTorch's group, so no updates are compared"
+                return False, f"{where}: {why}"
             _require_same(one, other, scale, trial.tolerance, kind, groups, where)
             if at == 0 and scale != 1.0:
                 rates.add(scale)
     if not rates:
-        return ""
+        return True, ""
     shown = f"{groups[0][0].get('lr')} in PyTorch's group"
-    return (
-        f"{where}: its schedule gives {min(rates):.6g} times the rate, which is {shown}: in JAX the schedule decides"
-    )
+    said = f"its schedule gives {min(rates):.6g} times the rate, which is {shown}: in JAX the schedule decides"
+    return True, f"{where}: {said}"
 
 
 @dataclass(frozen=True)

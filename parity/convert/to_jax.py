@@ -12,6 +12,7 @@ import numpy as np
 from parity.convert.branches import branches
 from parity.convert.complete import require_complete
 from parity.convert.flat_names import lines_of_flat, model_at_top, with_groups
+from parity.convert.hyperparameters import require_placed
 from parity.convert.ledger import Ledger
 from parity.convert.measuring import Updates, require_updates
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves, note_unmoving
@@ -306,12 +307,12 @@ class _Forward:
         if part is None or measured is None:
             return
         targets = {name: placement.target for name, placement in self.placements.items()}
-        names = {str(key): name for key, name in part.names.items()}
-        groups = [
-            (group, [path for number in group.get("params", ()) for path in targets[names[str(number)]]])
-            for group in part.groups
-        ]
-        note = require_updates(measured, made["params"], made["opt_state"], part.kind.name, groups, "--optimizer")
+        paths = {str(key): targets[name] for key, name in part.names.items()}
+        groups = [(one, [path for at in one.get("params", ()) for path in paths[str(at)]]) for one in part.groups]
+        state, kind = made["opt_state"], part.kind.name
+        compared, note = require_updates(measured, made["params"], state, kind, groups, "--optimizer")
+        if not compared:
+            require_placed(state, note or f"none are compared for {kind}")
         self.ledger.notes += [note] if note else []
 
     def _groups(self) -> dict[str, Any] | None:

@@ -85,14 +85,18 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
         tree = {**tree, "opt_state": optax.tree}
     lines = Ledger()
     back = _Back(tree, given, own, options, lines, where, optax)
-    made = back.params() if options.only_params else back.tree()
+    made = back.params() if options.only_params else back.tree(proven=options.measured is not None)
     if given.get("optimizer") and (called or optax is not None):
         groups = node_at(made, given["optimizer"]["at"])["param_groups"]
         if optax is not None:
             require_plain(groups, f"{where}: opt_state")
         require_momentum(called, groups, f"{where}: opt_state")
         if options.measured is not None and (optax is not None or given.get("layout") == "optax"):
-            back.require_updates(options.measured, measured_of, groups)
+            compared, note = back.require_updates(options.measured, measured_of, groups)
+            if not compared:  # what was left out as proven is judged by its name
+                lines = Ledger()
+                made = _Back(tree, given, own, options, lines, where, optax).tree(proven=False)
+            lines.notes += [note] if note else []
     origin = optax.origin if optax is not None else {}
     ledger.entries += [replace(entry, leaf=origin.get(entry.leaf, entry.leaf)) for entry in lines.entries]
     ledger.notes += lines.notes
@@ -162,8 +166,8 @@ class _Back:
         self.step, self.recorded = self.leaves.get("step"), content.get("step")
         self.counted: tuple[int, int] | None = None
 
-    def tree(self) -> Tree:
-        """Return all of the state."""
+    def tree(self, *, proven: bool) -> Tree:
+        """Return all of the state; `proven` where updates are compared, as of `with_hyperparameters`."""
         tree = decode_tree(self.content["tree"], self._resolve, self.where)
         self._begin(tree)
         moved, moving = self._moved(), dict(leaves(moving_leaves(tree)))
@@ -184,7 +188,7 @@ class _Back:
                 paths,
                 self.ledger,
                 reset=self.options.reset,
-                proven=self.options.measured is not None,
+                proven=proven,
             )
         for name, leaf in self.leaves.items():
             if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
@@ -193,13 +197,11 @@ class _Back:
                 self.ledger.add(name, "reset" if asked else "refused", how=how)
         return tree
 
-    def require_updates(
-        self, measured: Updates, tree: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
-    ) -> None:
+    def require_updates(self, measured: Updates, tree: Tree, groups: Sequence[Mapping[str, Any]]) -> tuple[bool, str]:
         """Check that what made a state takes the steps of PyTorch's groups, as `require_updates`."""
         recorded = self.content["optimizer"]
         held = [[path for name in names for path in self.placements[name].target] for names in recorded["groups"]]
-        note = require_updates(
+        return require_updates(
             measured,
             tree["params"],
             tree["opt_state"],
@@ -207,7 +209,6 @@ class _Back:
             list(zip(groups, held, strict=True)),
             f"{self.where}: opt_state",
         )
-        self.ledger.notes += [note] if note else []
 
     def _begin(self, tree: Tree) -> None:
         """Give parameters without an entry in PyTorch what updates in JAX began, and pass what had none."""

@@ -34,6 +34,10 @@ radam = optax.radam(0.03)
 other_radam = optax.radam(0.03, b1=0.8)
 sloped = optax.adamw(optax.linear_schedule(0.03, 0.0, 100), **wanted)
 
+resting = optax.scale_by_schedule(optax.linear_schedule(0.0, 1.0, 10, transition_begin=5))
+unknown_at_rest = chain(IH(lambda lr: optax.adamw(lr, **wanted))(lr=0.5), resting)
+known_at_rest = chain(IH(optax.adamw)(learning_rate=0.5, b1=0.8, b2=0.99, weight_decay=0.2), resting)
+
 no_decay = optax.adam(0.03, b1=0.8, b2=0.99)
 coupled = chain(optax.add_decayed_weights(0.2), no_decay)
 upwards = chain(by_adam, optax.add_decayed_weights(0.2), optax.scale(0.03))
@@ -53,7 +57,7 @@ upwards_by_schedule = chain(by_adam, optax.add_decayed_weights(0.2), optax.scale
 SAME = ("same", "clipped", "by_hand", "accumulated", "filled", "by_labels", "sloped")
 OTHERS = tuple(
     line.partition(" = ")[0]
-    for line in MINE.split("sloped = ")[1].splitlines()[1:]
+    for line in MINE[MINE.index("no_decay = ") :].splitlines()
     if " = " in line and not line.startswith(" ")
 )
 
@@ -148,6 +152,28 @@ def test_on_the_way_back_by_a_checkpoint_like_it(name: str, code: int, capsys: p
     else:
         assert got == code
         assert ("its update is not that of AdamW" in " ".join(said.err.split())) == bool(code)
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(("name", "code"), [("known_at_rest", 0), ("unknown_at_rest", 1)])
+def test_what_cannot_be_compared_proves_nothing(name: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rate by an unknown name was left out as proven, though a schedule has all updates at zero."""
+    import importlib
+
+    save()
+    tx = getattr(importlib.import_module("mine_of_updates"), name)
+    params = nested()
+    _, state = tx.update(jax.tree.map(lambda p: p + 1.0, params), tx.init(params), params)
+    ocp.PyTreeCheckpointer().save(Path("j").resolve(), {"params": params, "opt_state": state, "step": np.int64(1)})
+    asked = ["--optimizer", f"mine_of_updates:{name}"]
+    assert main(["convert", "j", "b.pt", "--to", "torch.save", "--like", "a.pt", *asked]) == code
+    said = capsys.readouterr()
+    assert "so no updates are compared" in said.out
+    assert ("was not written" in said.out, Path("b.pt").exists()) == (bool(code), not code)
+    assert main(["convert", "a.pt", "o", "--to", "orbax", *asked]) == 2 * code
+    assert ("hyperparams.lr" in " ".join(capsys.readouterr().err.split())) == bool(code)
+    if not code:
+        assert torch.load("b.pt")["optimizer"]["param_groups"][0]["lr"] == 0.5
 
 
 def test_updates_of_both_are_equal_where_nothing_differs() -> None:
