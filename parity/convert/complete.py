@@ -13,7 +13,7 @@ from parity.convert.torch_state import OptimizerPart
 from parity.errors import CheckpointError
 from parity.formats import Array, count_of, leaf_name, number_of
 
-__all__ = ["require_complete"]
+__all__ = ["MOST_UPDATES", "require_complete"]
 
 MOST_UPDATES = (1 << 31) - 1
 """Counts of updates are int32 in JAX."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from parity.convert.complete import MOST_UPDATES
 from parity.convert.torch_state import OptimizerPart
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Key, Tree, count_of, number_of
@@ -352,6 +353,6 @@ def _count_type(value: Any) -> str | None:
 
 
 def _int32(value: int) -> Array:
-    if value > np.iinfo(np.int32).max:
+    if value > MOST_UPDATES:
         raise CheckpointError(f"optimizer: {value:,} steps were counted, and JAX counts them in int32")
     return InMemory(np.array(value, np.int32))

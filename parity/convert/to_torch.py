@@ -66,7 +66,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
             options, layout=layout, template=None, traced=None, measured=None, called="", only_params=False
         )
         other = Ledger()
-        made = to_jax(like.tree, replace(quiet, layout=layout), other, ordered=keeps_order(like))
+        made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
         content = json.loads(made[DOCUMENT]["state"])
         ledger.notes += other.notes[:1] if "order" in content["named_by"] else []  # how the names are known
         own = made[DOCUMENT].get("arrays", {})
