@@ -35,11 +35,13 @@ results: setup  ## docs/results.md and the figures of the README, from a real ru
 # Hundreds of interpreters that the tests start import the product: compiled once, also where PYTHONDONTWRITEBYTECODE is set.
 COMPILED = @$(BIN)/python -m compileall -q -j $(WORKERS) parity jax_side torch_side
 
+# Tests whose assertions are rewritten are kept, for the other processes and the next run, also where
+# PYTHONDONTWRITEBYTECODE is set: 20 s of each process.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup packages  ## the tests
 	$(COMPILED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" tests
 
-# Tests whose assertions are rewritten are kept for the next run, also where PYTHONDONTWRITEBYTECODE is set: 20 s of each process.
 test-quick: export PYTHONDONTWRITEBYTECODE :=
 test-quick: setup  ## what breaks first, in about two minutes: folders and marks, see tests/quick.py
 	$(COMPILED)

@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 
-from parity.cli import (
-    bench,
-    check,
-    checkpoints,
-    compare,
-    completion,
-    convert,
-    demo,
-    export,
-    handover,
-    inspect,
-    launch,
-    model_map,
-    optim,
-    policy,
-    port,
-    report,
-    seal,
-    spec,
-    stored,
-    train,
-    where,
-)
 from parity.cli.parser import Parser
 
 __all__ = ["COMMANDS", "Command", "make_parser"]
 
 PACKAGE = "parity-suite"
+
+OF_ALL = "completion"
+"""The command that looks at the arguments of all others."""
 
 REFUSED = "refused: a wrong option, or something that is not there or not whole"
 FAILED = "an error of the system, such as a full disk"
@@ -51,8 +31,13 @@ class Command:
     """Command lines that work."""
     codes: Mapping[int, str]
     """Exit code to its meaning; 3 only where it is more than an error of the system."""
-    add: Callable[[argparse.ArgumentParser], None]
-    """Adds its arguments."""
+    add: str
+    """Module here and function that adds its arguments; loaded where the command is asked for."""
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Load the command and add its arguments."""
+        module, _, name = self.add.partition(":")
+        getattr(import_module(f"{__package__}.{module}"), name)(parser)
 
     @property
     def epilog(self) -> str:
@@ -67,7 +52,7 @@ COMMANDS: dict[str, Command] = {
         help="show the resume check on a loop that resumes exactly, and on the same loop with a bug; seconds",
         examples=("parity demo", "parity demo --write train.py"),
         codes={0: "the loop holds and the bug was named", 1: "a verdict was another one", 2: REFUSED},
-        add=demo.add,
+        add="demo:add",
     ),
     "train": Command(
         help="train a run, or resume it",
@@ -82,7 +67,7 @@ COMMANDS: dict[str, Command] = {
             2: REFUSED,
             3: "a save failed, or another error of the system",
         },
-        add=train.add,
+        add="train:add",
     ),
     "launch": Command(
         help="start several processes of a run on this machine, for trying; clusters and torchrun have their own",
@@ -95,7 +80,7 @@ COMMANDS: dict[str, Command] = {
             2: REFUSED,
             3: "a process is gone, or an error of the system",
         },
-        add=launch.add,
+        add="launch:add",
     ),
     "check": Command(
         help="prove that runs resume, agree across sides, and can be handed over",
@@ -112,7 +97,7 @@ COMMANDS: dict[str, Command] = {
             4: "a check could not judge",
             5: "nothing was compared",
         },
-        add=check.add,
+        add="check:add",
     ),
     "inspect": Command(
         help="show what a checkpoint of any tool holds, and what a resume from it would miss",
@@ -122,7 +107,7 @@ COMMANDS: dict[str, Command] = {
             "parity inspect runs/a/checkpoints/300 --json",
         ),
         codes={0: "shown", 2: REFUSED, 5: "it holds nothing"},
-        add=inspect.add,
+        add="inspect:add",
     ),
     "compare": Command(
         help="compare two runs, two checkpoints, or two results",
@@ -139,7 +124,7 @@ COMMANDS: dict[str, Command] = {
             4: "a checkpoint has no seal or an object that was not read, or a check is gone",
             5: "nothing to compare",
         },
-        add=compare.add,
+        add="compare:add",
     ),
     "convert": Command(
         help="write a checkpoint in another format: all of a training state, a line for every leaf",
@@ -154,7 +139,7 @@ COMMANDS: dict[str, Command] = {
             2: REFUSED,
             5: "it holds nothing",
         },
-        add=convert.add,
+        add="convert:add",
     ),
     "map": Command(
         help="find which leaf of one model is which of another, and prove it in float64",
@@ -170,7 +155,7 @@ COMMANDS: dict[str, Command] = {
             2: REFUSED,
             4: "a row is not sure, or something could not be looked at",
         },
-        add=model_map.add,
+        add="model_map:add",
     ),
     "where": Command(
         help="find the first pair of modules of two models whose values part",
@@ -184,7 +169,7 @@ COMMANDS: dict[str, Command] = {
             2: REFUSED,
             4: "a row of the map is not sure, or no module could be looked at",
         },
-        add=where.add,
+        add="where:add",
     ),
     "port": Command(
         help="prove that a port trains as its trainer does, or name the first stage that parts",
@@ -199,7 +184,7 @@ COMMANDS: dict[str, Command] = {
             2: REFUSED,
             4: "a stage could not be looked at, and none parts",
         },
-        add=port.add,
+        add="port:add",
     ),
     "handover": Command(
         help="check that a training goes on in another trainer as in its own, from one checkpoint",
@@ -213,7 +198,7 @@ COMMANDS: dict[str, Command] = {
             2: REFUSED,
             4: "nothing could be concluded: the trainer does not read the checkpoint, or nothing was compared",
         },
-        add=handover.add,
+        add="handover:add",
     ),
     "rules": Command(
         help="check the rules of a conversion against a checkpoint",
@@ -223,7 +208,7 @@ COMMANDS: dict[str, Command] = {
             1: "one has none, or does not lead back",
             2: REFUSED,
         },
-        add=convert.add_rules,
+        add="convert:add_rules",
     ),
     "verify": Command(
         help="compare checkpoints with their seals, byte by byte",
@@ -235,7 +220,7 @@ COMMANDS: dict[str, Command] = {
             4: "a checkpoint has no seal",
             5: "there is no checkpoint",
         },
-        add=checkpoints.add_verify,
+        add="checkpoints:add_verify",
     ),
     "seal": Command(
         help="seal a checkpoint that another tool saved, so that verify and convert notice every later change",
@@ -244,31 +229,31 @@ COMMANDS: dict[str, Command] = {
             0: "sealed, or sealed before and whole",
             2: REFUSED + ", or it does not fit the seal that it has",
         },
-        add=seal.add,
+        add="seal:add",
     ),
     "path": Command(
         help="print the directory of a run's best or latest checkpoint",
         examples=("parity path runs/a best", "cp -r $(parity path runs/a latest) backup/"),
         codes={0: "printed", 2: REFUSED},
-        add=checkpoints.add_path,
+        add="checkpoints:add_path",
     ),
     "export": Command(
         help="copy a verified checkpoint out of a run, to ship it, or hand the run over to the other side",
         examples=("parity export runs/a best ship/", "parity export runs/a latest runs/b --to jax"),
         codes={0: "copied, and verified before and after", 2: REFUSED},
-        add=export.add,
+        add="export:add",
     ),
     "remote": Command(
         help="try what checkpoints need of an object store",
         examples=("parity remote probe s3://bucket/runs/a",),
         codes={0: "everything that was tried is kept", 1: "something is not kept", 2: REFUSED},
-        add=stored.add,
+        add="stored:add",
     ),
     "metric": Command(
         help="give a checkpoint a metric measured after its save",
         examples=("parity metric runs/a 300 0.972", "parity metric runs/a 300 nan"),
         codes={0: "set", 2: REFUSED},
-        add=checkpoints.add_metric,
+        add="checkpoints:add_metric",
     ),
     "policy": Command(
         help="show what a checkpoint policy keeps on disk",
@@ -277,7 +262,7 @@ COMMANDS: dict[str, Command] = {
             "parity policy simulate runs/a --keep-every 1000",
         ),
         codes={0: "shown", 2: REFUSED},
-        add=policy.add,
+        add="policy:add",
     ),
     "report": Command(
         help="show a result of checks or benchmarks, or compare two",
@@ -293,7 +278,7 @@ COMMANDS: dict[str, Command] = {
             4: "a check could not judge, or no ratio has a bar",
             5: "the result has no check, or no benchmark",
         },
-        add=report.add,
+        add="report:add",
     ),
     "bench": Command(
         help="measure the steps per second of the twins",
@@ -303,19 +288,19 @@ COMMANDS: dict[str, Command] = {
             "parity bench run --side jax --spec my.toml --set batch=512 --mode scan -o new.json",
         ),
         codes={0: "measured", 1: "two ways do other work, so no time counts", 2: REFUSED},
-        add=bench.add,
+        add="bench:add",
     ),
     "spec": Command(
         help="print every field of a spec with its value, as TOML",
         examples=("parity spec mlp-digits > my.toml", "parity spec my.toml --set optimizer.kind=sgd"),
         codes={0: "printed", 2: REFUSED},
-        add=spec.add,
+        add="spec:add",
     ),
     "optim": Command(
         help="show what the obvious translation of a PyTorch optimizer changes, and the exact JAX code",
         examples=("parity optim NAdam lr=0.01 momentum_decay=0.01",),
         codes={0: "shown", 2: REFUSED},
-        add=optim.add,
+        add="optim:add",
     ),
     "completion": Command(
         help="print a script that completes commands and options in a shell",
@@ -325,13 +310,18 @@ COMMANDS: dict[str, Command] = {
             "parity completion fish > ~/.config/fish/completions/parity.fish",
         ),
         codes={0: "printed", 2: REFUSED},
-        add=completion.add,
+        add="completion:add",
     ),
 }
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command `parity`."""
+def make_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command `parity`.
+
+    Args:
+        words: What will be parsed: a command that is not among them is known by its line of help alone and is not
+            loaded, for all of them take a second. By default every command has its arguments.
+    """
     parser = Parser(
         prog="parity",
         description="Proves that training resumes exactly: in PyTorch, in JAX, and across the two.",
@@ -347,7 +337,8 @@ def make_parser() -> argparse.ArgumentParser:
             description=f"{command.help[0].upper()}{command.help[1:]}.",
             epilog=command.epilog,
         )
-        command.add(one)
+        if words is None or name in words or OF_ALL in words:
+            command.add_to(one)
     return parser
 
 

@@ -34,8 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         with Streams() as streams:
-            options = make_parser().parse_args(argv)
-            options.command = shlex.join(["parity", *map(str, sys.argv[1:] if argv is None else argv)])
+            words = [*map(str, sys.argv[1:] if argv is None else argv)]
+            options = make_parser(words).parse_args(argv)
+            options.command = shlex.join(["parity", *words])
             streams.set_policy(options.lost_streams)
             return leave(_run(options))
     except StreamLost as lost:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import parity.cli.train  # noqa: F401  loaded once, and not again in each process
 from parity import sides
 from parity.cli.main import main
 from parity.contract import prepare_process

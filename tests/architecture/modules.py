@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 __all__ = ["BELOW_THE_SIDES", "FRAMEWORKS", "LAYERS", "MODULES", "PARITY", "SIDES", "Module", "Rule", "layer",
            "offences", "package", "planted", "public_names"]  # fmt: skip
@@ -16,13 +17,18 @@ SIDES = {"jax_side", "torch_side"}
 PARITY = "parity"
 
 
-class Module(NamedTuple):
+@dataclass(frozen=True)
+class Module:
     """A module of the product, or one that a test makes up."""
 
     name: str
     path: Path
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax; read where it is asked for: all of them take 5 s, of every process that collects tests."""
+        return ast.parse(self.text)
 
     @property
     def top(self) -> str:
@@ -63,13 +69,12 @@ Rule = Callable[[Module], Iterable[str]]
 
 def _read(path: Path) -> Module:
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    text = path.read_text(encoding="utf-8")
-    return Module(name, path, text, ast.parse(text))
+    return Module(name, path, path.read_text(encoding="utf-8"))
 
 
 def planted(name: str, text: str) -> Module:
     """Return a module that a test makes up."""
-    return Module(name, ROOT / (name.replace(".", "/") + ".py"), text, ast.parse(text))
+    return Module(name, ROOT / (name.replace(".", "/") + ".py"), text)
 
 
 MODULES = {

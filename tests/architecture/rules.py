@@ -28,9 +28,11 @@ DYNAMIC = {
     "parity.sides": ({"_side"}, {"importlib.import_module"}),
     "parity": (set(), {"import_module"}),
     "parity.checks.running.child": (set(), {"importlib.import_module"}),
+    "parity.cli.commands": (set(), {"import_module"}),
 }
 """Modules that import by a name they build: the registry of sides; `parity` its own packages, when one of its names
-is first used; the server of forks the modules of other packages that a run has imported."""
+is first used; the command line the command that is asked for; the server of forks the modules of other packages that
+a run has imported."""
 
 TRAINING = {
     f"parity.{name}" for name in ("runs.process", "runs.loop", "runs.directory", "twins.twin", "twins.prefetch")

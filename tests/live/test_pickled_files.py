@@ -9,7 +9,6 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import SGDClassifier
 
 import parity
 from parity.checks.running.decoded import contents
@@ -44,6 +43,8 @@ def test_a_text_that_begins_as_an_archive_does_is_one_all_the_same(tmp_path: Pat
 
 def estimates(folder: Path, lost: str = "", compress: int = 0) -> Iterator[int]:
     """Fit an estimator of scikit-learn in parts."""
+    from sklearn.linear_model import SGDClassifier  # three seconds of every process that collects tests
+
     model: Any = SGDClassifier(random_state=0, average=True)
     start, file = 0, folder / "model.joblib"
     if file.exists():

@@ -262,7 +262,7 @@ def test_children_of_a_generator_are_counted() -> None:
 
 
 def marks_often(*, lost: bool = False) -> Trainer:
-    """Return a trainer that makes five marks a step."""
+    """Return a trainer that makes three marks a step."""
 
     def train(folder: Path, steps: int) -> Iterator[int]:
         w, rate, begin = np.zeros(2), 0.5, 0
@@ -270,7 +270,7 @@ def marks_often(*, lost: bool = False) -> Trainer:
             w, kept, begin = state
             rate = rate if lost else kept
         for step in range(begin, steps):
-            for part in range(5):
+            for part in range(3):
                 yield step
                 w = w - rate * (w - math.sin(step + part))
             rate *= 0.97

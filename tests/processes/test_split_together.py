@@ -70,7 +70,16 @@ def test_several_processes_have_the_bits_and_the_seals_of_one(name, count, tmp_p
         assert verify(runs[count].checkpoints / str(step)).whole
     files = {Path(file).name for file in theirs[8].files}
     assert not any(file.startswith("digests.process") for file in files), "nothing of the gathering is left behind"
-    # And each goes on in the number of processes of the other.
+
+
+@pytest.mark.soak  # tests/parity/test_topology.py goes on in other numbers of processes in the gate
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("name", SMALL)
+def test_each_goes_on_in_the_number_of_processes_of_the_other(name, count, tmp_path):
+    homes = {n: tmp_path / str(n) for n in (1, count)}
+    for n, home in homes.items():
+        home.mkdir()
+        train(home, name, n, 8, "--trace-state")
     after = {n: train(homes[n], name, 1 if n > 1 else count, 12, "--trace-state") for n in homes}
     assert curve_of(after[1]) == curve_of(after[count])
     for run in after.values():

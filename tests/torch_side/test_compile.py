@@ -1,8 +1,10 @@
 """A compiled trainer trains, agrees with the eager one up to rounding, and resumes bitwise."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 import torch_side
 from parity.checks import curve_gap
@@ -33,6 +35,13 @@ def spec() -> RunSpec:
         "schedule.warmup=0",
         "optimizer.lr=0.01",
     )
+
+
+@pytest.fixture(params=["aot_eager", pytest.param("inductor", marks=pytest.mark.soak)], autouse=True)
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile by what makes a graph of each direction, or by that and then in C++: a minute of a processor."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=request.param))
+    torch.compiler.reset()
 
 
 def test_compiled_and_eager_agree_in_float64(spec: RunSpec) -> None:
