@@ -36,6 +36,7 @@ from parity.checks.running.containers import (
     read_tar,
 )
 from parity.checks.running.folder import followed, hidden, list_folder
+from parity.checks.running.framed import MOST_FRAMED, read_framed
 from parity.checks.running.lines import IN_ORDER, in_order, line_leaves, with_signs
 from parity.checks.running.marshalled import is_marshalled, read_marshalled
 from parity.checks.running.shelves import read_shelves
@@ -232,9 +233,9 @@ def _decoded(data: bytes) -> Any:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return None
+        text = "\0"
     if "\0" in text:
-        return None
+        return read_framed(data, _unpickled) if len(data) <= MOST_FRAMED else None
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(text, object_pairs_hook=_named)

@@ -189,12 +189,11 @@ def _drive(
     """Step through a generator and return what it returns; its frames are looked at while it is suspended."""
     tracing = sys.gettrace()
     while True:
-        scopes = scopes_of(generator)
         recorder.frame = generator.gi_frame
         marks = recorder.trace.marks
         last = bool(marks) and marks[-1].step >= recorder.request.steps - 1
         if last:
-            sys.setprofile(recorder.watch_return({scope.code for scope in scopes[-1:]}))
+            sys.setprofile(recorder.watch_return(frames_of(generator)[-1]))
         if recorder.traces and recorder.frame is not None and marks and (not last or recorder.follows):
             recorder.trace_frame(recorder.frame)
             sys.settrace(recorder.trace_calls)

@@ -91,7 +91,7 @@ class Recorder:
         self._last_state = (frame, state)
         self.trace.state_was_named = bool(state)
         if step >= self.request.steps - 1:
-            sys.setprofile(self.watch_return({frame.f_code}))
+            sys.setprofile(self.watch_return(frame))
         if self.traces and (step < self.request.steps - 1 or self.follows):
             around: FrameType | None = frame
             while around is not None:
@@ -257,11 +257,14 @@ class Recorder:
         asked = self.request
         return (self.decisions if asked.decisions else self.turned if asked.turns else self.loads).enter(frame)
 
-    def watch_return(self, codes: set[CodeType]) -> Callable[[FrameType, str, Any], None]:
-        """Return a profile function that captures marked frames as they return."""
+    def watch_return(self, marked: FrameType | None) -> Callable[[FrameType, str, Any], None]:
+        """Return a profile function that captures a marked frame as it returns.
+
+        The frame, not its code: a trainer that calls itself for each step returns from all of them.
+        """
 
         def profile(frame: FrameType, event: str, argument: Any) -> None:
-            if event == "return" and frame.f_code in codes:
+            if event == "return" and frame is marked:
                 sys.setprofile(None)
                 self.finish(frame)
                 sys.setprofile(profile)

@@ -1,0 +1,135 @@
+"""Journals of pickles in frames of a trainer's own; and a trainer that calls itself for each step."""
+
+import hashlib
+import pickle
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import parity
+from parity.checks.running.decoded import contents
+from parity.checks.running.framed import read_framed
+from tests.live.small_loops import check, first
+
+Frame = Callable[[bytes, int], bytes]
+
+
+def of_length(body: bytes, at: int) -> bytes:
+    return struct.pack("<II", len(body), zlib.crc32(body)) + body
+
+
+def of_text(body: bytes, at: int) -> bytes:
+    return b"%d at %d\n" % (len(body), at) + body + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+
+def of_place(body: bytes, at: int) -> bytes:
+    return b"REC\0" + struct.pack(">QI", at + 16, zlib.adler32(body)) + body + struct.pack(">Q", len(body))
+
+
+FRAMES = [of_length, of_text, of_place]
+
+
+def journal(file: Path, frame: Frame, *states: Any) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    data = b""
+    for state in states:
+        data += frame(state if isinstance(state, bytes) else pickle.dumps(state), len(data))
+    file.write_bytes(data)
+    return file.parent
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_equal_values_in_other_bytes_are_equal_and_others_are_not(frame: Frame, tmp_path: Path) -> None:
+    shared = "a name that stands twice"
+    twice, apart = [shared, shared, 1.5], [shared, "".join(list(shared)), 1.5]
+    assert len(pickle.dumps(twice)) != len(pickle.dumps(apart))
+    one = journal(tmp_path / "a" / "state", frame, {"w": 1}, twice)
+    other = journal(tmp_path / "b" / "state", frame, {"w": 1}, apart)
+    assert (one / "state").read_bytes() != (other / "state").read_bytes()
+    assert contents(one, [], []) == contents(other, [], [])
+    for name, states in (("c", [{"w": 1}, [*twice[:2], 1.25]]), ("d", [{"w": 1}]), ("e", [{"w": 2}, twice])):
+        assert contents(journal(tmp_path / name / "state", frame, *states), [], []) != contents(one, [], [])
+
+
+def test_what_a_frame_says_of_its_own_counts(tmp_path: Path) -> None:
+    def of_version(version: int) -> Frame:
+        return lambda body, at: struct.pack("<HI", version, len(body)) + body
+
+    first_, second = (contents(journal(tmp_path / str(n) / "s", of_version(n), [n]), [], []) for n in (1, 2))
+    assert first_ != second
+    same = [contents(journal(tmp_path / f"v{n}" / "s", of_version(n), [5]), [], []) for n in (1, 2)]
+    assert same[0] != same[1]
+
+
+def test_bytes_that_only_begin_as_a_pickle_are_none() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, 200_000, dtype=np.uint8).tobytes()
+    assert read_framed(noise + b"\x80\x04" * 5000, lambda body: None) is None
+    assert read_framed(b"\x80\x04.", lambda body: body) is None
+    held = read_framed(b"\x80\x05" + noise[:9] + of_length(pickle.dumps([1, 2]), 0), pickle.loads)
+    assert held is not None
+    assert held[-2] == [1, 2]
+
+
+def journalled(folder: Path, lost: str) -> Iterator[int]:
+    """Train with a journal whose last whole record counts."""
+    file = folder / "state.log"
+    state: dict[str, Any] = {"w": np.zeros(3), "late": {}, "step": 0}
+    data, at = file.read_bytes() if file.exists() else b"", 0
+    while at < len(data):
+        size, _ = struct.unpack_from("<II", data, at)
+        state = pickle.loads(data[at + 8 : at + 8 + size])
+        at += 8 + size
+    if data and lost:
+        state[lost] = {}
+    for step in range(state["step"], 40):
+        yield step
+        w = state["w"] - 0.1 * (state["w"] - step % 3)
+        late = {**state["late"], step % 4: 0.5 * state["late"].get(step % 4, 0.0) + float(w[0])}
+        state = {"w": w * (1 - 0.01 * late[step % 4]), "late": late, "step": step + 1}
+        if step % 6 == 5:
+            with file.open("ab") as log:
+                log.write(of_length(pickle.dumps(state), 0))
+
+
+def test_a_journal_that_resumes_exactly_holds_and_a_lost_part_is_named() -> None:
+    def clean(folder: Path, steps: int) -> Iterator[int]:
+        yield from journalled(folder, "")
+
+    def losing(folder: Path, steps: int) -> Iterator[int]:
+        yield from journalled(folder, "late")
+
+    assert check(clean).verdict == "holds"
+    assert "late" in first(check(losing))
+
+
+def of_calls(*, lost: bool) -> Callable[[Path, int], Any]:
+    """Return a trainer that calls itself for each step."""
+
+    def further(folder: Path, steps: int, w: Any, velocity: Any, at: int) -> Any:
+        if at >= steps:
+            return w
+        parity.mark(at)
+        velocity = 0.7 * velocity + (w - at % 3)
+        w = w - 0.05 * velocity
+        if at % 6 == 5:
+            (folder / "state.pkl").write_bytes(pickle.dumps((w, velocity, at + 1)))
+        return further(folder, steps, w, velocity, at + 1)
+
+    def train(folder: Path, steps: int) -> Any:
+        w, velocity, at = np.zeros(3), np.zeros(3), 0
+        if (file := folder / "state.pkl").exists():
+            w, kept, at = pickle.loads(file.read_bytes())
+            velocity = velocity if lost else kept
+        return further(folder, steps, w, velocity, at)
+
+    return train
+
+
+def test_a_trainer_that_calls_itself_holds_and_what_it_loses_is_named() -> None:
+    assert check(of_calls(lost=False)).verdict == "holds"
+    assert "velocity" in first(check(of_calls(lost=True)))
