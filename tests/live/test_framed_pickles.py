@@ -1,6 +1,9 @@
 """Journals of pickles in frames of a trainer's own; and a trainer that calls itself for each step."""
 
+import base64
+import bz2
 import hashlib
+import lzma
 import pickle
 import struct
 import zlib
@@ -133,3 +136,38 @@ def of_calls(*, lost: bool) -> Callable[[Path, int], Any]:
 def test_a_trainer_that_calls_itself_holds_and_what_it_loses_is_named() -> None:
     assert check(of_calls(lost=False)).verdict == "holds"
     assert "velocity" in first(check(of_calls(lost=True)))
+
+
+PACKED: list[Callable[[bytes], bytes]] = [
+    bz2.compress,
+    lzma.compress,
+    lambda data: bz2.compress(data) + bz2.compress(b"and more"),
+    lambda data: b'{"step": 3, "state": "%s"}' % base64.b64encode(data),
+    lambda data: b"step,state\n3,%s\n" % base64.urlsafe_b64encode(zlib.compress(data)),
+    lambda data: b"%s\n" % base64.b64encode(bz2.compress(data)),
+]
+
+
+@pytest.mark.parametrize("packed", PACKED)
+def test_packed_and_as_letters_pickles_are_compared_by_what_they_hold(
+    packed: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    shared = "a name that stands twice"
+    held = [[shared, shared, 1.5], [shared, "".join(list(shared)), 1.5], [shared, shared, 1.25]]
+    for number, one in enumerate(held):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "state").write_bytes(packed(pickle.dumps(one)))
+    first_, same, other = (contents(tmp_path / str(number), [], []) for number in range(3))
+    assert (tmp_path / "0" / "state").read_bytes() != (tmp_path / "1" / "state").read_bytes()
+    assert first_ == same != other
+
+
+@pytest.mark.parametrize(
+    "text", ["gAStateOfTheArtIsNoPickle", "eJ and more", b"BZh, a word", b"\xfd7zXZ\0 cut", "UEsDBAAAAAAAAAAA"]
+)
+def test_what_only_begins_so_counts_as_it_is(text: str | bytes, tmp_path: Path) -> None:
+    data = text.encode() if isinstance(text, str) else text
+    for name, more in (("a", b""), ("b", b"!")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(data + more)
+    assert contents(tmp_path / "a", [], []) != contents(tmp_path / "b", [], [])

@@ -7,22 +7,24 @@ or behind the parts that are known is one of bytes, so that nothing is passed ov
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import io
 import itertools
+import lzma
 import pickletools
 import sqlite3
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["is_curve", "is_database", "is_one_archive", "is_tar", "pieces_of_archives", "pieces_of_pickles",
+__all__ = ["PACKED", "is_curve", "is_database", "is_one_archive", "is_tar", "pieces_of_archives", "pieces_of_pickles",
            "pieces_of_streams", "read_arrays", "read_curves", "read_database", "read_tar"]  # fmt: skip
 
 MOST_SPLIT = 4 << 20
@@ -94,7 +96,7 @@ def pieces_of_archives(data: bytes) -> list[zipfile.ZipFile | bytes]:
 
 
 def pieces_of_streams(data: bytes, most: int) -> list[bytes]:
-    """Return what streams of zlib hold that stand one after the other, and bytes behind them.
+    """Return what streams of zlib, bz2 or lzma hold that stand one after the other, and bytes behind them.
 
     Args:
         data: They begin with a stream.
@@ -105,19 +107,25 @@ def pieces_of_streams(data: bytes, most: int) -> list[bytes]:
     """
     found: list[bytes] = []
     while data:
-        one = zlib.decompressobj()
+        one = next(kind for begins, kind in _STREAMS.items() if data.startswith(begins))()
         try:
             inside = one.decompress(data, max(most, 1))
-        except zlib.error:
+        except (zlib.error, lzma.LZMAError, OSError, EOFError) as error:
             if not found:
-                raise
+                raise zlib.error(str(error)) from error
             return [*found, data]
         most -= len(inside)
         found.append(inside)
-        if one.unconsumed_tail:
-            return [*found, one.unconsumed_tail]
+        if left := getattr(one, "unconsumed_tail", b"" if one.eof else data):  # the others keep to themselves what
+            return [*found, left]  # they have not unpacked: it counts with all that was packed
         data = one.unused_data
     return found
+
+
+PACKED = (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda", b"BZh", b"\xfd7zXZ\0")
+"""How streams of zlib, bz2 and lzma begin."""
+_STREAMS: dict[bytes, Callable[[], Any]] = {b"BZh": bz2.BZ2Decompressor, b"\xfd7zXZ\0": lzma.LZMADecompressor,
+                                            b"": zlib.decompressobj}  # fmt: skip
 
 
 def is_database(data: bytes) -> bool:

@@ -23,6 +23,7 @@ from typing import Any
 
 from parity.capture import Leaf, Walk
 from parity.checks.running.containers import (
+    PACKED,
     is_curve,
     is_database,
     is_one_archive,
@@ -35,6 +36,7 @@ from parity.checks.running.containers import (
     read_database,
     read_tar,
 )
+from parity.checks.running.encoded import with_contents
 from parity.checks.running.folder import followed, hidden, list_folder
 from parity.checks.running.framed import MOST_FRAMED, read_framed
 from parity.checks.running.lines import IN_ORDER, in_order, line_leaves, with_signs
@@ -192,7 +194,7 @@ def _read_grown(path: Path) -> Any:
     data = path.read_bytes()
     try:
         if "\0" not in (text := data.decode("utf-8")):
-            return _Text(text)
+            return _Text(with_contents(text, _decoded))
     except UnicodeDecodeError:
         pass
     found = _decoded(data)
@@ -223,7 +225,7 @@ def _decoded(data: bytes) -> Any:
             return [_or_bytes(inside), rest.hexdigest()]
         found = _decoded(inside)
         return inside if found is None else found
-    if data[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda") and (found := _inflated(data)) is not None:
+    if data.startswith(PACKED) and (found := _inflated(data)) is not None:
         return found  # else a text, such as `x^2 + 1`
     if data[:1] == b"\x80" and data[-1:] == b".":
         pieces = pieces_of_pickles(data)
@@ -236,6 +238,7 @@ def _decoded(data: bytes) -> Any:
         text = "\0"
     if "\0" in text:
         return read_framed(data, _unpickled) if len(data) <= MOST_FRAMED else None
+    text = with_contents(text, _decoded)
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(text, object_pairs_hook=_named)
