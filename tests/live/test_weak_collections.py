@@ -1,5 +1,6 @@
 """What weak dictionaries and sets keep: told by the paths of the objects that it is kept for."""
 
+import gc
 import pickle
 import weakref
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import torch
 
 import parity
 from parity.results import Resumption
@@ -71,3 +73,63 @@ def test_what_was_kept_for_an_object_is_named_by_its_path(lost: str, named: str)
     first = found.suspects[0]
     assert (found.verdict, first.when) == ("broken", "at the resume"), found.text()
     assert first.path.partition(":")[2] == named, found.text()
+
+
+class Tracked:
+    """Keeps a value for each object that was given one."""
+
+    def __init__(self, default: float) -> None:
+        self.default = default
+        self.store: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+
+    def __get__(self, owner: Any, cls: type) -> Any:
+        return self.store.get(owner, self.default)
+
+    def __set__(self, owner: Any, value: float) -> None:
+        self.store[owner] = value
+
+
+class Cycled:
+    """Stays in memory after its run until it is collected: it refers to itself."""
+
+    rate = Tracked(0.5)
+
+    def __init__(self) -> None:
+        self.w, self.me = np.ones(3), self
+        self.sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+
+
+def of_defaults(lost: bool) -> Trainer:
+    """Return a trainer that has given its object no value yet when it begins."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        held, n, file = Cycled(), 0, folder / "state"
+        if file.exists():
+            held.w, n, rate = pickle.loads(file.read_bytes())
+            if not lost:
+                held.rate = rate
+        while n < steps:
+            yield n
+            held.w = held.w - held.rate * (held.w - n % 3)
+            held.rate = 0.95 * held.rate
+            n += 1
+            if n % 4 == 0:
+                file.write_bytes(pickle.dumps((held.w, n, held.rate)))
+
+    return train
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Collect where it is asked for alone."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_what_was_kept_in_the_run_before_is_not_met_again() -> None:
+    assert judged(of_defaults(False)).verdict == "holds"
+    found = judged(of_defaults(True))
+    assert found.verdict == "broken"
+    assert "Cycled.rate.store" in found.suspects[0].path, found.text()

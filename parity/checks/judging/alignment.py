@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -10,15 +11,19 @@ from parity.checks.running import Mark
 
 __all__ = ["align"]
 
+_PLACE = re.compile(r"\[\d+\]$|\.len$")
+"""The place of a number in a list, and how many it has."""
+
 
 def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Collection[str]) -> tuple[int, bool]:
     """Return the mark of the uninterrupted run that a resumed state is of.
 
     Every part has one vote, for the marks whose leaves it equals in full: model, optimizer, schedule, scaler, ema,
-    generators. The mark that the resumed run itself names wins unless another has more votes. It also wins if more of
-    what a framework trains is as it was there: batches, and what draws them, are several parts that one loss moves.
-    And it wins against one vote more where a part is as it was there and at no mark with more: the state of another
-    step is so in all its parts, and a window that is filled anew moves the generator with it.
+    generators, a list of several numbers; a number by itself has none, for it may be the count that is asked about.
+    The mark that the resumed run itself names wins unless another has more votes. It also wins if more of what a
+    framework trains is as it was there: batches, and what draws them, are several parts that one loss moves. And it
+    wins against one vote more where a part is as it was there and at no mark with more: the state of another step is
+    so in all its parts, and a window that is filled anew moves the generator with it.
 
     Args:
         marks: Marks of the uninterrupted run.
@@ -34,7 +39,7 @@ def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Co
         if path in changing and leaf.role in ("state", "array", "stream") and not resumed.is_dead(path):
             # the parts of a framework's objects are known by their kind, an array by the variable that leads to it
             groups[root_of(path) if leaf.role == "array" else leaf.component.partition(".")[0]][path] = leaf
-    fits = _fits(marks, groups.values())
+    fits = _fits(marks, [*groups.values(), *_lists(resumed, changing)])
     votes = _votes(marks, fits)
     if not votes:
         return 0, False
@@ -55,6 +60,21 @@ def align(marks: Sequence[Mark], resumed: StateSnapshot, step: int, changing: Co
             return said, False  # what is new, or of another step, was lost, and is named leaf by leaf
     at = min(candidates, key=lambda one: abs(marks[one].step - step))
     return at, True
+
+
+def _lists(resumed: StateSnapshot, changing: Collection[str]) -> list[dict[str, Leaf]]:
+    """Return the lists of several numbers of which some change, or how many they are."""
+    found: dict[str, dict[str, Leaf]] = defaultdict(dict)
+    for path, leaf in resumed.leaves.items():
+        place = _PLACE.search(path) if leaf.role in ("scalar", "structure") else None
+        if place is not None and not resumed.is_dead(path):
+            found[path[: place.start()]][path] = leaf
+    lists = []
+    for name, group in found.items():
+        places = {f"{name}[{at}]" for at in range(len(group) - 1)}  # a dictionary may have whole numbers for keys
+        if len(group) > 2 and group.keys() == places | {f"{name}.len"} and any(path in changing for path in group):
+            lists.append(group)
+    return lists
 
 
 def _votes(marks: Sequence[Mark], fits: Sequence[Collection[int]]) -> list[int]:
