@@ -5,7 +5,7 @@ Knows the kinds of the standard library and of NumPy; those of a framework are r
 
 from parity.capture import code as _code  # noqa: F401 - registers its kinds
 from parity.capture import weak as _weak  # noqa: F401 - the same
-from parity.capture.arrays import array_leaf, digest_of, role_of_array
+from parity.capture.arrays import array_leaf, digest_of, role_of_array, without_padding
 from parity.capture.attributes import attributes_of
 from parity.capture.frames import Scope, ambient, capture, frames_of, outer_scopes, scopes_of
 from parity.capture.iterators import NOT_BEGUN
@@ -58,5 +58,6 @@ __all__ = [
     "scopes_of",
     "slot_component",
     "whole_of",
+    "without_padding",
     "without_places",
 ]

@@ -9,7 +9,7 @@ import xxhash
 
 from parity.capture.leaf import Leaf, Role
 
-__all__ = ["LONG", "PLAIN", "array_leaf", "digest_of", "role_of_array", "show_elements"]
+__all__ = ["LONG", "PLAIN", "array_leaf", "digest_of", "role_of_array", "show_elements", "without_padding"]
 
 LONG = 64
 """Length above which a list of plain scalars is one leaf."""
@@ -44,8 +44,24 @@ def array_leaf(role: Role, component: str, value: np.ndarray[Any, Any], order: s
     shape = "x".join(map(str, value.shape if order != "F" else value.shape[::-1]))
     if value.dtype.hasobject:
         return Leaf(role, component, f"object[{shape}]", digest_of(repr(value.tolist()).encode()))
-    data = np.asarray(value).reshape(-1).view(np.uint8).data if value.size else b""
+    data = without_padding(np.asarray(value).reshape(-1)).view(np.uint8).data if value.size else b""
     return Leaf(role, component, f"{value.dtype.name}[{shape}]{order and '@' + order}", digest_of(data))
+
+
+def without_padding(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return numbers of one axis whose bytes say nothing else: those of extended precision have 80 bits of 128.
+
+    The others hold whatever was there, and differ where the numbers do not.
+    """
+    if values.dtype.char not in "gG" or np.finfo(np.longdouble).nmant != _BITS_OF_80:
+        return values
+    parts = np.ascontiguousarray(values).view(np.uint8).reshape(-1, np.dtype(np.longdouble).itemsize).copy()
+    parts[:, 10:] = 0
+    return parts.reshape(-1).view(values.dtype)
+
+
+_BITS_OF_80 = 63
+"""Bits of the fraction of a number of 80 bits."""
 
 
 def show_elements(walk: Any, path: str, value: np.ndarray[Any, Any], component: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import parity
+from parity.capture import Walk
 from parity.checks.running.decoded import contents
 from parity.formats import read_joblib
 
@@ -125,3 +126,43 @@ def test_a_pickled_tensor_is_compared_by_its_values_not_by_its_address(tmp_path:
     assert found("b", 1.0, 0.0) == first
     assert kept[0].data_ptr() != kept[1].data_ptr()
     assert found("c", 0.0, 1.0) != first
+
+
+def test_a_masked_array_has_the_default_for_a_fill_value_once_it_was_asked_for(tmp_path: Path) -> None:
+    def masked(value: float, fill: float | None = None) -> Any:
+        found = np.ma.masked_array([value, 2.0, 3.0], [False, True, False])
+        if fill is not None:
+            found.fill_value = fill
+        return found
+
+    asked = masked(1.0)
+    assert asked.fill_value == np.ma.default_fill_value(1.0)
+    held = [masked(1.0), asked, pickle.loads(pickle.dumps(masked(1.0))), masked(1.5), masked(1.0, -1.0)]
+    for number, one in enumerate(held):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "x.pickle").write_bytes(pickle.dumps((one, number > 9)))
+    first_, *same, other, filled = (contents(tmp_path / str(number), [], []) for number in range(len(held)))
+    assert same == [first_, first_]
+    assert other != first_ != filled
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant != 63, reason="another format here")
+def test_numbers_of_extended_precision_are_compared_without_their_padding(tmp_path: Path) -> None:
+    def with_padding(byte: int, more: float = 0.0) -> Any:
+        parts = (np.arange(3, dtype=np.longdouble) / 3 + more).view(np.uint8).reshape(3, -1).copy()
+        parts[:, 10:] = byte
+        return parts.reshape(-1).view(np.longdouble)
+
+    held = [with_padding(0), with_padding(255), with_padding(0, 1e-19)]
+    for number, one in enumerate(held):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "x.pickle").write_bytes(pickle.dumps([one]))
+        np.save(tmp_path / str(number) / "y.npy", one)
+    first_, same, other = (contents(tmp_path / str(number), [], []) for number in range(3))
+    assert first_ == same
+    assert {path.partition(":")[0] for path in first_ if first_[path] != other[path]} == {"x.pickle", "y.npy"}
+    leaves = [Walk({}) for _ in held]
+    for walk, one in zip(leaves, held, strict=True):
+        walk.root("s", one)
+    digests = [walk.finish().leaves["s"].digest for walk in leaves]
+    assert digests[0] == digests[1] != digests[2]

@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import stat
 import zipfile
 import zlib
@@ -42,7 +41,7 @@ from parity.checks.running.framed import MOST_FRAMED, read_framed
 from parity.checks.running.lines import IN_ORDER, in_order, line_leaves, with_signs
 from parity.checks.running.marshalled import is_marshalled, read_marshalled
 from parity.checks.running.shelves import read_shelves
-from parity.errors import ParityError
+from parity.checks.running.unpickled import unpickled
 from parity.storage import digest_range
 
 __all__ = ["CURVES", "DIRECTORY", "LINK", "Reader", "contents"]
@@ -229,7 +228,7 @@ def _decoded(data: bytes) -> Any:
         return found  # else a text, such as `x^2 + 1`
     if data[:1] == b"\x80" and data[-1:] == b".":
         pieces = pieces_of_pickles(data)
-        return _unpickled(data) if len(pieces) == 1 else [_or_bytes(one) for one in pieces]
+        return unpickled(data) if len(pieces) == 1 else [_or_bytes(one) for one in pieces]
     if is_marshalled(data) and (found := read_marshalled(data)) is not None:
         return found
     try:
@@ -237,7 +236,7 @@ def _decoded(data: bytes) -> Any:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        return read_framed(data, _unpickled) if len(data) <= MOST_FRAMED else None
+        return read_framed(data, unpickled) if len(data) <= MOST_FRAMED else None
     text = with_contents(text, _decoded)
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -245,56 +244,6 @@ def _decoded(data: bytes) -> Any:
         except json.JSONDecodeError:  # lines of JSON, or text that begins like it
             return _Text(text)
     return _Text(text)
-
-
-def _unpickled(data: bytes) -> Any:
-    """Return a pickle as data, nothing of it executed."""
-    # with the first pickle: others need none of it
-    from parity.formats import PLAIN_CALLS, Opaque, map_leaves, read_joblib, read_pickle
-
-    def without_order(_: Any, leaf: Any) -> Any:
-        """Sort sets: they are written in the order of their tables, which depends on how they came to be."""
-        if not isinstance(leaf, Opaque):
-            return leaf
-        if leaf.name.endswith((".set", ".frozenset")) and isinstance(leaf.content, list):
-            return Opaque(leaf.name, sorted(map_leaves(leaf.content, without_order), key=repr), leaf.hidden)
-        if (objects := _objects_in(leaf.content)) is not None:
-            return map_leaves(objects, without_order)
-        return Opaque(leaf.name, map_leaves(leaf.content, without_order), leaf.hidden)
-
-    calls = {**PLAIN_CALLS, "torch.storage._load_from_bytes": _without_address}
-    for reader in (read_pickle, read_joblib):
-        ends: list[int] = []
-        with suppress(ParityError):
-            found = map_leaves(reader(data, "a file of the run", calls, list, ends.append), without_order)
-            # of a large stream, or of several files of joblib, the first one alone is told
-            return found if ends[0] == len(data) else [found, data[ends[0] :]]
-    return None
-
-
-def _objects_in(content: Any) -> Any:
-    """Return what an array of objects holds, without axes the one object; None where a pickle is of anything else.
-
-    Its shape would be one more leaf that differs where a list has one element more.
-    """
-    match content:
-        case [_, (0,), b"b", (int(), (), _, bool(), [held])]:
-            return held
-        case [_, (0,), b"b", (int(), (int(),), _, bool(), list() as held)]:
-            return held
-    return None
-
-
-def _without_address(stream: bytes) -> bytes:
-    """Return the bytes of one storage as `pickle` has them: in PyTorch's stream of before its archives.
-
-    There a storage has its address for a name, which differs where the values do not.
-    """
-    found = _NAME.search(stream)
-    return stream.replace(found[1], b"") if found else stream
-
-
-_NAME = re.compile(rb"ctorch[^\n]*\n[A-Za-z0-9]+Storage\nq.(X.\0\0\0\d{6,20})q", re.DOTALL)
 
 
 def _inflated(data: bytes) -> Any:
