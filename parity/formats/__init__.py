@@ -25,6 +25,7 @@ from parity.formats.mapping import map_file
 from parity.formats.megatron import TRACKER, newest_of_megatron
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
 from parity.formats.orbax import EMPTY_ARRAYS, open_orbax
+from parity.formats.pickle_graph import read_pickle_graph
 from parity.formats.pointers import not_pointed, put_text
 from parity.formats.raw_chunks import chunk_name
 from parity.formats.recognise import (
@@ -109,6 +110,7 @@ __all__ = [
     "put_text",
     "read_joblib",
     "read_pickle",
+    "read_pickle_graph",
     "recognise",
     "steps_of",
     "stored_values",

@@ -52,7 +52,9 @@ def _array(where: str, made: Made, stream: io.BytesIO) -> Any:
         return made
     state = made.content[-1]
     dtype, shape = _dtype(state["dtype"]), tuple(state["shape"])
-    if dtype == "O":
+    if dtype.hasobject:
+        if dtype.names:
+            raise ValueError("an array of fields with objects in it")
         rest = stream.read()
         used: list[int] = []
         found = read_pickle(rest, where, end=used.append, built=functools.partial(_array, where))
@@ -60,26 +62,41 @@ def _array(where: str, made: Made, stream: io.BytesIO) -> Any:
         return found
     if state.get("numpy_array_alignment_bytes") is not None:
         stream.seek(stream.read(1)[0], io.SEEK_CUR)
-    wanted = np.dtype(dtype).itemsize * math.prod(shape)
+    wanted = dtype.itemsize * math.prod(shape)
     content = stream.read(wanted) if wanted >= 0 else b""
     if len(content) != wanted:
         raise CheckpointError(f"{where}: an array of {wanted:,} bytes is cut off after {len(content):,}")
-    return {"dtype": dtype, "shape": list(shape), "order": state.get("order"), "bytes": content}
+    if dtype.names:
+        content = _without_gaps(np.frombuffer(content, dtype)).tobytes()
+    return {"dtype": str(dtype), "shape": list(shape), "order": state.get("order"), "bytes": content}
 
 
-def _dtype(described: Any) -> str:
-    """Return a dtype as text, `O` for objects: as the call of `numpy.dtype` in the pickle describes it.
+def _without_gaps(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return rows whose bytes between the fields, which hold anything, are zeros."""
+    clean = np.zeros(rows.shape, rows.dtype)
+    for name in rows.dtype.names or ():
+        clean[name] = rows[name]
+    return clean
+
+
+def _dtype(described: Any) -> np.dtype[Any]:
+    """Return a dtype as the call of `numpy.dtype` in the pickle, and the state that follows it, describe it.
 
     Raises:
-        ValueError: It is a type of fields, or no dtype.
+        ValueError: It is no dtype.
+        TypeError: NumPy knows no such type.
     """
     if not isinstance(described, Made) or described.name != "numpy.dtype":
         raise ValueError(f"a dtype is a {type(described).__name__}")
     name, *rest = described.content
     state = rest[-1] if rest and isinstance(rest[-1], tuple) else ()
-    if isinstance(name, Global) or (len(state) > 3 and state[3] is not None):
-        raise ValueError("an array of fields")
-    if str(name).startswith("O"):
-        return "O"
-    order = state[1] if len(state) > 1 and state[1] in ("<", ">") else ""
-    return f"{order}{name}"
+    if isinstance(name, Global):
+        raise ValueError(f"a dtype of {name.name}")
+    known: list[Any] = [*state, *[None] * max(0, 6 - len(state))]
+    order, part, names, fields, size = known[1:6]
+    if part is not None:
+        return np.dtype((_dtype(part[0]), tuple(part[1])))
+    if names is None:
+        return np.dtype(f"{order if order in ('<', '>') else ''}{name}")
+    formats, offsets = zip(*((_dtype(fields[one][0]), fields[one][1]) for one in names), strict=True)
+    return np.dtype({"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": size})

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from parity.errors import CheckpointError
@@ -19,7 +20,7 @@ from parity.formats.pickle_machine import Built, Function, Machine
 from parity.formats.pickle_values import Completed, Global, Made, Outside, as_dict
 from parity.formats.tree import Opaque
 
-__all__ = ["PLAIN_CALLS", "Built", "Function", "Global", "Made", "Outside", "read_pickle"]
+__all__ = ["PLAIN_CALLS", "Built", "Function", "Global", "Made", "Outside", "read_pickle", "run_pickle"]
 
 MOST_BYTES = 1 << 30
 """Longest pickle that is walked; the arrays of a `torch.save` file are outside its own."""
@@ -110,24 +111,47 @@ def read_pickle(
         CheckpointError: It is no pickle, is larger than any state needs, or uses what only code could answer, such as
             an object from an extension registry.
     """
+    value, stop, changed = run_pickle(data, where, calls, persistent, tensors, built)
+    if end:
+        end(stop)
+    if changed_keys:
+        changed_keys(changed)
+    with _told(where):
+        tree = _plain(value, {})
+        require_bounded(tree, where, tensors)
+        return tree
+
+
+def run_pickle(
+    data: bytes,
+    where: str,
+    calls: Mapping[str, Function],
+    persistent: Callable[[Any], Any] | None = None,
+    tensors: int = 0,
+    built: Built | None = None,
+) -> tuple[Any, int, int]:
+    """Return what the machine makes of a pickle, the offset behind it, and how many keys became text.
+
+    Args and errors are those of `read_pickle`.
+    """
     if len(data) > MOST_BYTES:
         raise CheckpointError(f"{where}: the pickle has {len(data):,} bytes, more than {MOST_BYTES:,}")
     most = MOST_OPCODES + OPCODES_OF_A_TENSOR * tensors
-    try:
+    with _told(where):
         machine = Machine(where, calls, persistent, built)
         found = machine.run(data, most)
         if found is None:
             raise CheckpointError(
                 f"{where}: the pickle has more than {most:,} opcodes; no training state needs so many"
             )
-        value, stop = found
-        if end:
-            end(stop)
-        if changed_keys:
-            changed_keys(machine.changed_keys)
-        tree = _plain(value, {})
-        require_bounded(tree, where, tensors)
-        return tree
+        return *found, machine.changed_keys
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Raise one error that names the file, whatever a pickle leads to."""
+    try:
+        yield
     except CheckpointError as error:
         if str(error).startswith(where):
             raise

@@ -166,3 +166,47 @@ def test_numbers_of_extended_precision_are_compared_without_their_padding(tmp_pa
         walk.root("s", one)
     digests = [walk.finish().leaves["s"].digest for walk in leaves]
     assert digests[0] == digests[1] != digests[2]
+
+
+class Branch:
+    """Knows what it hangs on."""
+
+    def __init__(self, parent: "Branch | None" = None) -> None:
+        self.parent, self.held, self.data = parent, list["Branch"](), dict[str, Any]()
+
+
+def of_branches(*weights: float, key: str = "weight") -> Branch:
+    root = Branch()
+    for weight in weights:
+        root.held.append(Branch(root))
+        root.held[-1].data["".join(list(key))] = weight  # a text of its own each time
+    return root
+
+
+def test_objects_that_refer_to_each_other_in_circles_are_compared_by_what_they_hold(tmp_path: Path) -> None:
+    same_text = of_branches(1.0)
+    name = next(iter(same_text.held[0].data))
+    same_text.held.append(Branch(same_text))
+    same_text.held[-1].data[name] = 2.0
+    turned = of_branches(1.0, 2.0)
+    turned.held[1].parent = turned.held[0]
+    held = [of_branches(1.0, 2.0), same_text, of_branches(1.0, 2.5), of_branches(1.0, 2.0, key="rate"), turned]
+    for number, one in enumerate(held):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "x.pickle").write_bytes(pickle.dumps((one, 1)))
+    first_, same, *others = (contents(tmp_path / str(number), [], []) for number in range(len(held)))
+    assert (tmp_path / "0" / "x.pickle").read_bytes() != (tmp_path / "1" / "x.pickle").read_bytes()
+    assert first_ == same
+    assert all(other != first_ for other in others)
+    assert all(leaf.kind[:5] != "file[" for leaf in first_.values()), "read, and not taken for bytes"
+
+
+def test_arrays_of_fields_in_a_file_of_joblib_are_read_without_what_lies_between_the_fields(tmp_path: Path) -> None:
+    kind = np.dtype({"names": ["at", "left"], "formats": ["<f8", "u1"], "offsets": [0, 8], "itemsize": 16})
+    for number, (gap, value) in enumerate([(0, 1.5), (255, 1.5), (0, 2.5)]):
+        rows = np.frombuffer(bytes([gap]) * 48, kind).copy()
+        rows["at"], rows["left"] = value, [1, 2, 3]
+        (tmp_path / str(number)).mkdir()
+        joblib.dump({"nodes": rows, "n": 3}, tmp_path / str(number) / "x.joblib")
+    first_, same, other = (contents(tmp_path / str(number), [], []) for number in range(3))
+    assert first_ == same != other

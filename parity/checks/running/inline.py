@@ -193,7 +193,9 @@ def _drive(
         marks = recorder.trace.marks
         last = bool(marks) and marks[-1].step >= recorder.request.steps - 1
         if last:
-            sys.setprofile(recorder.watch_return(frames_of(generator)[-1]))
+            frames = frames_of(generator)
+            recorder.left_its_work = len(frames) > 1
+            sys.setprofile(recorder.watch_return(frames[-1]))
         if recorder.traces and recorder.frame is not None and marks and (not last or recorder.follows):
             recorder.trace_frame(recorder.frame)
             sys.settrace(recorder.trace_calls)

@@ -63,6 +63,8 @@ class Recorder:
         self.turned = TurnDeadline(request.turns)
         self.frame: FrameType | None = None
         """The frame that holds the marks, as far as it is known."""
+        self.left_its_work = False
+        """Whether the frame that returns has left its work to another one at the last mark, where it had a prefix."""
         self.left: Path | None = None
         """Copy of the folder at a kill: what a `finally` saves after it, a killed process does not."""
         self.keep_printed: Callable[[], None] = lambda: None
@@ -214,9 +216,10 @@ class Recorder:
         state: Mapping[str, Any] = self._last_state[1] if self._last_state and frame is self._last_state[0] else {}
         # nothing is read after a return: what was dead in the loop stays so, and gives no paths
         dead = self.trace.marks[-1].snapshot.dead if self.trace.marks else frozenset()
-        around = f"{frame.f_code.co_name}()."  # at marks of a function that it left its work to, its own had a prefix
-        dead |= {name.removeprefix(around) for name in dead}
-        scopes = [Scope("", frame.f_code, -1, dict(frame.f_locals), frame.f_globals, dead=dead)]
+        name = frame.f_code.co_name if self.left_its_work else ""
+        if not name:  # at earlier marks a function that it left its work to may have made, its own had a prefix
+            dead |= {path.removeprefix(f"{frame.f_code.co_name}().") for path in dead}
+        scopes = [Scope(name, frame.f_code, -1, dict(frame.f_locals), frame.f_globals, dead=dead)]
         keep = self.request.keep.get(-1) or self.request.keep_steps.get(-1, ())
         self.trace.final = self.snapshot(scopes, state, keep=keep, finite=True)
         self.trace.final.dead |= dead

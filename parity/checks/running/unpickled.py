@@ -21,7 +21,7 @@ def unpickled(data: bytes) -> Any:
     and of extended precision the bytes are left out that belong to no number.
     """
     # with the first pickle: others need none of it
-    from parity.formats import PLAIN_CALLS, Opaque, map_leaves, read_joblib, read_pickle
+    from parity.formats import PLAIN_CALLS, Opaque, map_leaves, read_joblib, read_pickle, read_pickle_graph
 
     def without_order(_: Any, leaf: Any) -> Any:
         if not isinstance(leaf, Opaque):
@@ -41,6 +41,10 @@ def unpickled(data: bytes) -> Any:
             found = map_leaves(reader(data, "a file of the run", calls, list, ends.append), without_order)
             # of a large stream, or of several files of joblib, the first one alone is told
             return found if ends[0] == len(data) else [found, data[ends[0] :]]
+    with suppress(ParityError, ValueError):  # objects that refer to each other in circles
+        listed, end = read_pickle_graph(data, "a file of the run", calls)
+        listed = [map_leaves(one, without_order) for one in listed]
+        return listed if end == len(data) else [listed, data[end:]]
     return None
 
 
