@@ -3,6 +3,7 @@
 import base64
 import bz2
 import hashlib
+import json
 import lzma
 import pickle
 import struct
@@ -171,3 +172,41 @@ def test_what_only_begins_so_counts_as_it_is(text: str | bytes, tmp_path: Path) 
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_bytes(data + more)
     assert contents(tmp_path / "a", [], []) != contents(tmp_path / "b", [], [])
+
+
+def with_checksum(folder: Path, data: bytes, kind: str) -> None:
+    folder.mkdir()
+    if kind == "beside":
+        (folder / "s.pkl").write_bytes(data)
+        (folder / "s.pkl.sha256").write_text(f"{hashlib.sha256(data).hexdigest()}  s.pkl\n")
+    elif kind == "in a manifest":
+        (folder / "s.pkl").write_bytes(data)
+        (folder / "manifest.json").write_text(json.dumps({"s.pkl": {"md5": hashlib.md5(data).hexdigest()}, "n": 1}))
+    else:
+        name = hashlib.sha1(data).hexdigest()[:12]
+        (folder / f"{name}.pkl").write_bytes(data)
+        (folder / "latest").write_text(f"{name}.pkl")
+
+
+@pytest.mark.parametrize("kind", ["beside", "in a manifest", "as a name"])
+def test_a_checksum_stands_for_what_its_file_holds(kind: str, tmp_path: Path) -> None:
+    shared = "a name that stands twice"
+    held = [[shared, shared, 1.5], [shared, "".join(list(shared)), 1.5], [shared, shared, 1.25]]
+    for number, one in enumerate(held):
+        with_checksum(tmp_path / str(number), pickle.dumps(one), kind)
+    first_, same, other = (
+        {path: (leaf.kind, leaf.digest) for path, leaf in contents(tmp_path / str(number), [], []).items()}
+        for number in range(3)
+    )
+    assert first_ == same != other
+
+
+def test_a_text_that_is_no_checksum_of_a_file_counts_as_it_is(tmp_path: Path) -> None:
+    for number, letter in enumerate("ab"):
+        with_checksum(tmp_path / str(number), pickle.dumps([1]), "beside")
+        (tmp_path / str(number) / "commit").write_text(letter * 40)
+    first_, other = (contents(tmp_path / str(number), [], []) for number in range(2))
+    assert {path.partition(":")[0] for path in first_.keys() ^ other.keys()} == {"commit"}
+    wrong = tmp_path / "1" / "s.pkl.sha256"
+    wrong.write_text(wrong.read_text().replace("s.pkl", "t.pkl")[::-1])
+    assert contents(tmp_path / "1", [], []) != other

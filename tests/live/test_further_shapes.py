@@ -376,3 +376,45 @@ def test_a_count_that_is_reset_is_lost_though_the_step_reads_an_index() -> None:
     assert check(with_an_index(lost=False), scenarios="all").verdict == "holds"
     assert check(derives, scenarios="all").verdict == "holds"
     assert first(check(with_an_index(lost=True), scenarios=("kill",))) == "waited"
+
+
+def of_phases(*, lost: bool, within: bool) -> Trainer:
+    """Return a trainer of phases; a resumed process begins with the list of those that are left."""
+
+    def phase(state: dict[str, Any], name: str, rate: float, end: int, file: Path) -> Iterator[int]:
+        while state["t"] < end:
+            yield state["t"]
+            state["v"] = 0.5 * state["v"] + state["w"] - math.sin(state["t"])
+            state["w"] = state["w"] - rate * state["v"]
+            state["t"] += 1
+            if state["t"] % 4 == 0:
+                file.write_bytes(pickle.dumps((state, name)))
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        todo, state, file = (
+            ["warm", "main", "cool"],
+            {"w": np.ones(3), "v": np.zeros(3), "t": 0},
+            folder / "state.pkl",
+        )
+        rates = {"warm": 0.1, "main": 0.5, "cool": 0.2}
+        if file.exists():
+            state, left = pickle.loads(file.read_bytes())
+            todo = todo[todo.index(left) :]
+            state |= {"v": np.zeros(3)} if lost else {}
+        for name, end in (("warm", 6), ("main", 11), ("cool", steps)):
+            if name in todo:
+                if within:
+                    yield from phase(state, name, rates[name], end, file)
+                else:
+                    for step in phase(state, name, rates[name], end, file):
+                        reached = step
+                        yield reached
+        return state["w"]
+
+    return train
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_a_list_of_what_is_left_to_do_is_shorter_after_a_resume(within: bool) -> None:
+    assert check(of_phases(lost=False, within=within), stop_at=14).verdict == "holds"
+    assert first(check(of_phases(lost=True, within=within), stop_at=14)) == "state.v"

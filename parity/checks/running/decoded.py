@@ -15,12 +15,14 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parity.capture import Leaf, Walk
+from parity.capture import Leaf, Walk, digest_of
+from parity.checks.running.checksums import signs_of_checksums
 from parity.checks.running.containers import (
     PACKED,
     is_curve,
@@ -79,7 +81,9 @@ def contents(
         parts: Each tells of a directory that a reader knows, and a file below it, whether that is part of it: what a
             trainer has put beside a checkpoint counts.
     """
-    shown = hidden(folder)
+    readers, listed = [*readers], list_folder(folder)
+    signs, renamed = signs_of_checksums(folder, listed, partial(_held, readers))
+    shown = hidden(folder) | signs
     walk = Walk(shown, many=MANY_IN_FILES)
     read: list[Path] = []
     for root, folders, names in os.walk(folder):  # a checkpoint may be a directory, whose files have random names
@@ -97,7 +101,6 @@ def contents(
             walk.root(f"{path.relative_to(folder)}: ", found)
     lines: dict[str, Leaf] = {}
     curves: dict[str, list[Path]] = {}
-    listed = list_folder(folder)
     for name, (held, files) in read_shelves(folder, listed).items():
         read += [folder / one for one in files]
         walk.root(f"{name}: ", {key: _or_bytes(value) for key, value in held.items()})
@@ -138,7 +141,24 @@ def contents(
     for name, paths in curves.items():
         walk.root(f"{name}: ", read_curves(path.read_bytes() for path in paths))
     leaves = {path.replace(": .", ": ").replace(": [", ": ["): leaf for path, leaf in walk.finish().leaves.items()}
-    return leaves | lines
+    found = leaves | lines
+    return found if not renamed else {_renamed(path, renamed): leaf for path, leaf in found.items()}
+
+
+def _renamed(path: str, names: Mapping[str, str]) -> str:
+    """Return the path of a leaf with the name that stands for that of its file."""
+    name, colon, inside = path.partition(":")
+    return f"{names.get(name, name)}{colon}{inside}"
+
+
+def _held(readers: Sequence[Reader], path: Path) -> str | None:
+    """Return a digest of what a file holds, nothing of it executed; None where its bytes or its text are compared."""
+    found = _first((*(readers if _is_one(path) else ()), _read_plain), path)
+    if found is None or isinstance(found, _Text):
+        return None
+    walk = Walk({}, many=MANY_IN_FILES)
+    walk.root("held", found)
+    return digest_of(repr(sorted((at, repr(leaf)) for at, leaf in walk.finish().leaves.items())).encode())
 
 
 class _Text:
