@@ -16,6 +16,7 @@ __all__ = [
     "is_setting",
     "may_be_the_cause",
     "may_follow",
+    "part_of",
     "shows_another_step",
     "without_leftovers",
 ]
@@ -80,6 +81,18 @@ def shows_another_step(path: str, both: TwoStates, uninterrupted: Uninterrupted)
     if leaf is None or path not in both.right.leaves or uninterrupted.is_history(path):
         return False
     return leaf.role == "gradient" or (leaf.role == "array" and both.left.is_dead(path))
+
+
+def part_of(path: str, both: TwoStates) -> str:
+    """Return the role by which a difference counts.
+
+    A buffer of another shape is a table that is made longer on demand, as of rotary embeddings: it counts as an array
+    does, by what follows from it. One of the same shape and other values, such as a running mean, is state.
+    """
+    left, right = both.left.leaves.get(path), both.right.leaves.get(path)
+    if left is None or right is None or left.component != "model.buffers" or left.role != "state":
+        return both.leaf(path).role
+    return "state" if left.kind == right.kind else "array"
 
 
 def may_be_the_cause(path: str, both: TwoStates, uninterrupted: Uninterrupted) -> bool:

@@ -13,6 +13,7 @@ from parity.checks.judging.counting import (
     is_setting,
     may_be_the_cause,
     may_follow,
+    part_of,
     shows_another_step,
     without_leftovers,
 )
@@ -59,10 +60,13 @@ class Differences:
         self._lasting = [p for p in self.hard[0] if len(self.hard) == 1 or p in self.hard[1] or self._is_rounded(p)]
         self.broken = any(firm[1:]) or any(p in firm[0] for p in self._lasting)
         """A generator, a mode or a gradient alone is no loss: nothing that is trained came to depend on it."""
-        parts = {_part(p, states[0]) for p in firm[0] if p in self._lasting}
-        parts |= {_part(p, both) for hard, both in zip(firm[1:], states[1:], strict=True) for p in hard}
+        parts = {part_of(p, states[0]) for p in firm[0] if p in self._lasting}
+        parts |= {part_of(p, both) for hard, both in zip(firm[1:], states[1:], strict=True) for p in hard}
         if parts == {"array"} and not self._spreads():
             self.broken = False  # an average that feeds nothing but itself; files and what is returned may show it
+        apart = [(p, both) for hard, both in zip(firm, states, strict=True) for p in hard]
+        if apart and not any(shown[1:]) and all(both.leaf(p).component in _HELD_TWICE for p, both in apart):
+            self.broken = False  # of two lists of groups one is the older: who edits that one would train otherwise
 
     def _spreads(self) -> bool:
         """Return whether arrays that differ at the resume made anything else differ: then something reads them."""
@@ -278,6 +282,11 @@ class Differences:
         """Return whether a whole number is the length of an array of the same object, at all marks of both runs."""
         return is_a_length(path, self.states)
 
+    def held_twice(self) -> list[Evidence]:
+        """Return what holds the groups of an optimizer, or an optimizer, that another one has taken the place of."""
+        both = self.states[0]
+        return [both.evidence(p, after_resume(0)) for p in self.hard[0] if both.leaf(p).component in _HELD_TWICE]
+
     def at_the_end(self) -> list[Evidence]:
         """Return what differs at the end although nothing in training does."""
         last, both = len(self.found) - 1, self.states[-1]
@@ -294,7 +303,7 @@ class Differences:
         """
         last, found = len(self.states) - 1, []
         for path in self.found[0]:
-            role, changes = _part(path, self.states[0]), path in self.uninterrupted.changing
+            role, changes = part_of(path, self.states[0]), path in self.uninterrupted.changing
             lives = [at for at, both in enumerate(self.states) if not both.is_dead(path)]
             # a place that never comes to be the same may be a budget that steps take from, and decide behind the end
             apart = changes and role == "position" and len(lives) > 1 and all(path in self.found[at] for at in lives)
@@ -361,18 +370,6 @@ class Differences:
         return [both.evidence(p, after_resume(index)) for p in ordered]
 
 
-def _part(path: str, both: TwoStates) -> str:
-    """Return the role by which a difference counts.
-
-    A buffer of another shape is a table that is made longer on demand, as of rotary embeddings: it counts as an array
-    does, by what follows from it. One of the same shape and other values, such as a running mean, is state.
-    """
-    left, right = both.left.leaves.get(path), both.right.leaves.get(path)
-    if left is None or right is None or left.component != "model.buffers" or left.role != "state":
-        return both.leaf(path).role
-    return "state" if left.kind == right.kind else "array"
-
-
 def _optimizer_of(path: str) -> str:
     """Return the path by which a trainer takes the optimizer that a slot is of; empty where the path does not say.
 
@@ -392,6 +389,7 @@ def _is_mode(leaf: Leaf) -> bool:
 
 
 _RATES = ("schedule.lr", "optimizer.hyperparameters")
+_HELD_TWICE = ("optimizer.param_groups", "optimizer.identity", "schedule.identity")
 
 
 def _optimizer_absent(paths: Sequence[str], both: TwoStates) -> bool:

@@ -235,7 +235,7 @@ def _judge_states(
                 out.asked += [asked] if asked not in out.asked else []
             else:
                 out.bookkeeping.append(item)
-        out.bookkeeping += [item for item, _ in unsure] + seen.noisy()
+        out.bookkeeping += [item for item, _ in unsure] + seen.noisy() + seen.held_twice()
         out.broken += done_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
         out.written_again = written_again(reference, at, resumed, seen.states, seen.found, uninterrupted)
         others = [e for e in causes if e not in taken and e.path in out.lasting]
