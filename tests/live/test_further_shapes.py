@@ -418,3 +418,32 @@ def of_phases(*, lost: bool, within: bool) -> Trainer:
 def test_a_list_of_what_is_left_to_do_is_shorter_after_a_resume(within: bool) -> None:
     assert check(of_phases(lost=False, within=within), stop_at=14).verdict == "holds"
     assert first(check(of_phases(lost=True, within=within), stop_at=14)) == "state.v"
+
+
+def of_words(*, lost: bool, counted: int) -> Trainer:
+    """Return a trainer of counts of letters that follow each other, and of one rate that soon stays as it is."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        counts, mix, last, step = {f"{n}": 0 for n in range(counted)}, 0.5, 0, 0
+        if (file := folder / "state.pkl").exists():
+            counts, mix, kept, step = pickle.loads(file.read_bytes())
+            last = 0 if lost else kept
+        while step < steps:
+            yield step
+            last = (last + 2 + step % 2) % counted
+            counts[f"{last}"] += 1
+            mix = max(0.05, mix - 0.15 * (counts[f"{last}"] < 2))
+            step += 1
+            if step % 4 == 0:
+                file.write_bytes(pickle.dumps((counts, mix, last, step)))
+        return mix
+
+    return train
+
+
+def test_many_counts_are_trained_beside_a_number_that_soon_rests_and_one_is_not() -> None:
+    found = check(of_words(lost=False, counted=9), steps=30)
+    assert found.verdict == "holds", found
+    assert "whole numbers are taken for what is trained" in found.text()
+    assert first(check(of_words(lost=True, counted=9), steps=30)).startswith("last")
+    assert check(of_words(lost=False, counted=1), steps=30).verdict == "inconclusive"

@@ -30,6 +30,7 @@ def without_effect_last(found: list[Evidence], seen: Differences, *, failed: boo
     idle = [e for e in found if seen.is_without_effect(e.path) or any(map(use.feeds_itself, holders_of(e.path)))]
     both = seen.states[0]
     ahead = [e for e in found if _is_of_a_skipped_iterator(e.path, both) or _is_of_one_to_begin(e.path, both)]
+    ahead += [e for e in found if _counts_what_is_handed_on(e.path, both)]
     ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
     if not failed:
         ahead += [e for e in found if _is_needless(e, seen)]
@@ -137,6 +138,18 @@ def _is_of_one_to_begin(path: str, both: TwoStates) -> bool:
         return True  # what it was given, too, such as how much it is to skip
     loops = f"{owners[-1]}for["  # what it iterates over is on its stack as soon as it has begun
     return any(p.startswith(loops) for p in both.left.leaves) and not any(p.startswith(loops) for p in right)
+
+
+def _counts_what_is_handed_on(path: str, both: TwoStates) -> bool:
+    """Return whether a place is that of an iterator over another one that is seen: `islice(stream, n)`, a tee.
+
+    It counts from where the process began; where the data are, the other one says.
+    """
+    owner, state, _ = path.rpartition(".state")
+    if not state or f"{owner}.left" in both.left.leaves:
+        return False
+    source, places = f"{owner}.of", (".at", ".left", ".state", ".count")
+    return any(one.startswith(source) and one.endswith(places) for one in both.left.leaves)
 
 
 def _is_of_a_skipped_iterator(path: str, both: TwoStates) -> bool:

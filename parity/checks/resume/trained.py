@@ -60,8 +60,11 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
     known = [p for p in there if NUMBERS.fullmatch(last.leaves[p].kind)]
     if known and _moves(known, states, len(states) / 2):
         return len(known), [], True
-    # beside numbers that rest, as the best length of a search, a count alone is not taken for what is searched
-    whole = [p for p in there if _is_whole(p, last.leaves) and (not known or _turns(p, states))]
+    # beside numbers that rest, as the best length of a search, a count alone is not taken for what is searched; a
+    # table of them that change again and again is, as counts of words
+    whole = [p for p in there if _is_whole(p, last.leaves)]
+    if known and _again(whole, states) < TABLE:
+        whole = [p for p in whole if _turns(p, states)]
     if not _moves(whole, states, MOVES):
         return 0, [], False
     most = " in most steps" if known else ""
@@ -73,9 +76,14 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
 def _moves(paths: Sequence[str], states: Sequence[StateSnapshot], least: float) -> bool:
     """Return whether one of some values changes in enough of the steps; in few, where many change again and again."""
     pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
-    again = sum(any(p in a and p in b and not b[p].same(a[p]) for a, b in pairs) for p in paths)
-    least = MOVES if again >= TABLE else least
+    least = MOVES if _again(paths, states) >= TABLE else least
     return sum(any(p in b and not b[p].same(a.get(p)) for p in paths) for a, b in pairs) >= least
+
+
+def _again(paths: Sequence[str], states: Sequence[StateSnapshot]) -> int:
+    """Return how many of some values change once they are there."""
+    pairs = [(a.leaves, b.leaves) for a, b in itertools.pairwise(states)]
+    return sum(any(p in a and p in b and not b[p].same(a[p]) for a, b in pairs) for p in paths)
 
 
 def _turns(path: str, states: Sequence[StateSnapshot]) -> bool:
