@@ -42,6 +42,13 @@ def name_what_is_shown(outcome: Outcome) -> None:
     begun = [e for e in causes if e.path in outcome.beginnings]
     if not causes and all(_are_bytes(e) for e in saved):
         causes = [e for e in outcome.earliest if not saved or e.path not in outcome.beginnings]
+    elif not (causes or any(e.component == "checkpoint.retention" for e in saved)) and not _as_shown(
+        outcome.broken, outcome.where_it_ends
+    ):
+        # numbers that nothing tells from those of a meter: what is shown was as it should be at the resume, so it
+        # follows from what was not
+        here = [e for e in outcome.earliest if e.when == after_resume(0)]
+        causes = [e for e in here if e.path not in outcome.beginnings]
     elif (
         begun and causes == begun
     ):  # every resume makes these so, such as 0 of another type: what lasts besides comes first
