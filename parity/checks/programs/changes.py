@@ -31,6 +31,7 @@ from parity.checks.programs.insertions import insertions_of
 from parity.checks.programs.norms import norms_of
 from parity.checks.programs.operands import operands_of
 from parity.checks.programs.reductions import reductions_of
+from parity.checks.programs.repeated import repeated
 from parity.checks.programs.reread import pairs_taken, reread
 from parity.checks.programs.weights import weighed
 from parity.contract import OperationEdit, ProgramOperation
@@ -94,6 +95,7 @@ def changes_of_line(
     yield from moved_scales(operations, turns)
     yield from pairs_taken(operations, line)
     yield from reread(operations, line)
+    yield from repeated(operations, line)
     yield from weighed(operations, line)
     yield from operands_of(operations, line, turns, names)
 

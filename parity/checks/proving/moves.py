@@ -240,8 +240,12 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
         a, b = moved[0][leaf].ravel(), moved[1][leaf].ravel()
         square = float(a @ a)
         if square == 0.0 or not np.any(b):
-            who = "the port" if square else "the trainer"
-            return f"running statistics: {who} does not move {names_of(list(leaves))}: evaluation mode in training"
+            who, other = ("the port", "the trainer") if square else ("the trainer", "the port")
+            # in evaluation mode losses would part before
+            return (
+                f"running statistics: {who} does not move {names_of(list(leaves))}, {other} does; losses and parameters "
+                f"agree, so both normalize alike, and {who} does not keep the new statistics"
+            )
         factor = float(a @ b) / square
         if float(np.abs(b - factor * a).max()) <= 1e-6 * float(np.abs(b).max()):
             factors[leaf] = factor
