@@ -43,7 +43,7 @@ def repeated(operations: Sequence[ProgramOperation], line: Sequence[int]) -> Ite
 
 
 def _way_of(one: ProgramOperation) -> tuple[int, int, bool] | None:
-    """Return along which axis an operation repeats what it takes, how many times, and whether all of it over again."""
+    """Return along which axis an operation repeats what it takes, how many times, and whether all of it is."""
     if len(one.outputs) != 1 or one.outputs[0].dtype.kind != "f" or not FEWEST <= one.outputs[0].size <= LARGEST:
         return None
     y = one.outputs[0]

@@ -51,15 +51,21 @@ def rewired(
     keys = _Keys(operations)
     made = {key for each in keys.made for key in each}
     lacking = {key for at in candidates.parted for key in keys.made[at]}
+    alone: set[int] = set()
     slots: dict[tuple[int, int], None] = {}
     for at in sorted(candidates.parted):
         for x, key in zip(operations[at].inputs, keys.taken[at], strict=True):
             if _looked_at(x):
                 slots[at, key] = None
                 if key not in made and not operations[at].turns and not candidates.known.has(x):
-                    lacking.add(key)  # a leaf that the other program takes nowhere
-    # what the other program has in place of what it has not comes first: most of these are few
-    for at, key in sorted(slots, key=lambda slot: slot[1] not in lacking):
+                    alone.add(key)  # a leaf that the other program takes nowhere
+
+    def order(slot: tuple[int, int]) -> int:
+        """Return 0 where the two part first: behind that what is made of a value could be replaced as well."""
+        at, key = slot
+        return 0 if at in candidates.entries or key in alone else 1 if key in lacking else 2
+
+    for at, key in sorted(slots, key=order):
         takers = [n for n in keys.takers[key] if n >= at and _is_beside(operations, at, n)]
         for source in _sources(operations, keys, at, key, candidates):
             if key not in made and keys.at(source) in made:

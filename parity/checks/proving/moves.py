@@ -243,8 +243,8 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
             who, other = ("the port", "the trainer") if square else ("the trainer", "the port")
             # in evaluation mode losses would part before
             return (
-                f"running statistics: {who} does not move {names_of(list(leaves))}, {other} does; losses and parameters "
-                f"agree, so both normalize alike, and {who} does not keep the new statistics"
+                f"running statistics: {who} does not move {names_of(list(leaves))}, {other} does; losses and "
+                f"parameters agree, so both normalize alike, and {who} does not keep the new statistics"
             )
         factor = float(a @ b) / square
         if float(np.abs(b - factor * a).max()) <= 1e-6 * float(np.abs(b).max()):
