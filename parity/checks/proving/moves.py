@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.checks.proving.aheads import unused_momentum_cause
 from parity.checks.proving.effective import fitted, one_value
+from parity.checks.proving.later_statistics import later_statistics_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import move_form
@@ -276,4 +277,4 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
             f"biased variance: {who} keeps the running variance over n = {counts[0][1]} values, the other over n - 1"
         )
     given = (before, after, leaves, MOMENTA)
-    return running_counts_cause(*given) or running_forms_cause(*given)
+    return running_counts_cause(*given) or later_statistics_cause(walk, leaves) or running_forms_cause(*given)
