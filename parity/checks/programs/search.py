@@ -265,6 +265,8 @@ def _told(found: Sequence[Explanation]) -> list[Explanation]:
     left = any(one.topic == "left out" for one in found)
     # what is left out by the one is said before another reduction, which may be the same number by chance
     late = {"values exchanged": 2, "reduction": int(left)}
+    # of few draws the first row may be set nowhere, and what is set nowhere is one row for all no more often
+    late |= {"mask": int(any(one.topic == "rows" for one in found))}
     for one in sorted(found, key=lambda one: (one.rank, late.get(one.topic, 0))):
         kept.setdefault(one.topic, one)
     return list(kept.values())

@@ -122,7 +122,7 @@ def _keeping(orders: dict[str, list[_Draw]]) -> Iterator[list[_Kept]]:
         seen.append(_Kept(generator, seed, orders.get(seed)))
         return seen[-1]
 
-    np.random.default_rng = made  # type: ignore[assignment]
+    np.random.default_rng = made
     try:
         yield seen
     finally:
