@@ -31,7 +31,7 @@ LARGEST = 2**20
 
 
 @dataclass(frozen=True)
-class _Source:
+class _ValuePlace:
     """Where a value lies: an operation, and which of its outputs, then inputs."""
 
     at: int
@@ -48,7 +48,7 @@ def rewired(
         candidates: Where it parts.
         names: Of values that it is given.
     """
-    keys = _Keys(operations)
+    keys = _ValueKeys(operations)
     made = {key for each in keys.made for key in each}
     lacking = {key for at in candidates.parted for key in keys.made[at]}
     alone: set[int] = set()
@@ -74,7 +74,7 @@ def rewired(
                 yield from _changes(operations, keys, takers[:count], key, source, names)
 
 
-class _Keys:
+class _ValueKeys:
     """What operations take and make, equal values under one number."""
 
     def __init__(self, operations: Sequence[ProgramOperation]) -> None:
@@ -91,7 +91,7 @@ class _Keys:
             for one in dict.fromkeys(each):
                 self.takers.setdefault(one, []).append(at)
 
-    def at(self, source: _Source) -> int:
+    def at(self, source: _ValuePlace) -> int:
         """Return the number of the value that lies at a place."""
         return [*self.made[source.at], *self.taken[source.at]][source.place]
 
@@ -106,8 +106,8 @@ def _looked_at(x: NDArray[Any]) -> bool:
 
 
 def _sources(
-    operations: Sequence[ProgramOperation], keys: _Keys, at: int, own: int, candidates: Candidates
-) -> Iterator[_Source]:
+    operations: Sequence[ProgramOperation], keys: _ValueKeys, at: int, own: int, candidates: Candidates
+) -> Iterator[_ValuePlace]:
     """Yield where values of a shape lie before an operation, the nearest first; those alone that the other has."""
     found: set[int] = {own}
     x = operations[at].inputs[keys.taken[at].index(own)]
@@ -116,19 +116,19 @@ def _sources(
         one = operations[before]
         values = [*one.outputs, *one.inputs]
         for place, value in enumerate(values):
-            key = keys.at(_Source(before, place))
+            key = keys.at(_ValuePlace(before, place))
             if key in found or value.shape != x.shape or not _looked_at(value):
                 continue
             if place < len(one.outputs) and before in parted:
                 continue  # what the other has not makes nothing equal
             found.add(key)
-            yield _Source(before, place)
+            yield _ValuePlace(before, place)
             if len(found) > MOST_SOURCES:
                 return
 
 
 def _changes(
-    operations: Sequence[ProgramOperation], keys: _Keys, takers: Sequence[int], key: int, source: _Source,
+    operations: Sequence[ProgramOperation], keys: _ValueKeys, takers: Sequence[int], key: int, source: _ValuePlace,
     names: NamedValues,
 ) -> Iterator[tuple[int, OperationChange]]:  # fmt: skip
     """Yield a value in place of another at some operations, and before that in each layer that has them."""
@@ -150,8 +150,8 @@ def _changes(
 
 
 def _moved(
-    operations: Sequence[ProgramOperation], keys: _Keys, takers: Sequence[int], key: int, source: _Source
-) -> Iterator[tuple[list[int], int, _Source]]:
+    operations: Sequence[ProgramOperation], keys: _ValueKeys, takers: Sequence[int], key: int, source: _ValuePlace
+) -> Iterator[tuple[list[int], int, _ValuePlace]]:
     """Yield the takers, the value that they take, and where the other lies, of each layer: the first as it is."""
     first = takers[0]
     yield list(takers), key, source
@@ -162,7 +162,7 @@ def _moved(
             n + by < len(operations) and _is_like(operations, n, n + by) for n in (*takers, source.at)
         ):
             continue
-        own, there = keys.taken[at][place], _Source(source.at + by, source.place)
+        own, there = keys.taken[at][place], _ValuePlace(source.at + by, source.place)
         if keys.at(there) != own and there.at in operations[at].before:
             yield [n + by for n in takers], own, there
 
@@ -175,7 +175,7 @@ def _is_like(operations: Sequence[ProgramOperation], one: int, two: int) -> bool
 
 
 def _edits(
-    operations: Sequence[ProgramOperation], keys: _Keys, takers: Sequence[int], key: int, source: _Source
+    operations: Sequence[ProgramOperation], keys: _ValueKeys, takers: Sequence[int], key: int, source: _ValuePlace
 ) -> dict[int, OperationEdit]:
     """Return the edits that give operations the value of a source; none where one of them begins before it."""
     edits: dict[int, OperationEdit] = {}
@@ -187,7 +187,7 @@ def _edits(
     return edits
 
 
-def _taking(places: Sequence[int], source: _Source) -> OperationEdit:
+def _taking(places: Sequence[int], source: _ValuePlace) -> OperationEdit:
     def given(inputs: OperationArrays, held: Sequence[OperationArrays]) -> OperationArrays:
         return tuple(held[0][source.place] if place in places else x for place, x in enumerate(inputs))
 
@@ -195,7 +195,12 @@ def _taking(places: Sequence[int], source: _Source) -> OperationEdit:
 
 
 def _words(
-    operations: Sequence[ProgramOperation], keys: _Keys, first: int, key: int, source: _Source, names: NamedValues
+    operations: Sequence[ProgramOperation],
+    keys: _ValueKeys,
+    first: int,
+    key: int,
+    source: _ValuePlace,
+    names: NamedValues,
 ) -> tuple[str, str]:
     """Return what both values are called, the first with the line that what is made of it goes on to."""
     place = keys.taken[first].index(key)
@@ -213,7 +218,12 @@ def _words(
 
 
 def _name(
-    operations: Sequence[ProgramOperation], keys: _Keys, at: int, key: int, value: NDArray[Any], names: NamedValues
+    operations: Sequence[ProgramOperation],
+    keys: _ValueKeys,
+    at: int,
+    key: int,
+    value: NDArray[Any],
+    names: NamedValues,
 ) -> str:
     """Return what a value is called: a leaf or an input by its name, else by what made it."""
     named = [
@@ -226,7 +236,7 @@ def _name(
     return made_by(operations, maker) if maker is not None else f"a value {list(value.shape)} that its loop is given"
 
 
-def _onward(operations: Sequence[ProgramOperation], keys: _Keys, first: int) -> str:
+def _onward(operations: Sequence[ProgramOperation], keys: _ValueKeys, first: int) -> str:
     """Return the first other line that takes what is made of an operation; empty where there is none."""
     reached = set(keys.made[first])
     for at in range(first + 1, len(operations)):
