@@ -28,7 +28,7 @@ SHOWN = 6
 
 
 @dataclass(frozen=True)
-class _Draw:
+class _GeneratorCall:
     """One call of a generator, by what it is called with."""
 
     name: str
@@ -41,7 +41,7 @@ class _Draw:
         return f"{self.name}{list(self.shape)}" if self.shape else self.name
 
 
-class _Kept:
+class _KeptGenerator:
     """A generator of NumPy whose draws are kept, or given in the order in which another one made them.
 
     Args:
@@ -50,9 +50,9 @@ class _Kept:
         order: Draws of another one of the same seed; None for its own order.
     """
 
-    def __init__(self, made: np.random.Generator, seed: str, order: Sequence[_Draw] | None) -> None:
-        self._made, self.seed, self.draws = made, seed, list[_Draw]()
-        self._held: dict[_Draw, list[Any]] = {}
+    def __init__(self, made: np.random.Generator, seed: str, order: Sequence[_GeneratorCall] | None) -> None:
+        self._made, self.seed, self.draws = made, seed, list[_GeneratorCall]()
+        self._held: dict[_GeneratorCall, list[Any]] = {}
         for draw in order or ():
             self._held.setdefault(draw, []).append(draw.again(made))
 
@@ -65,10 +65,10 @@ class _Kept:
             def again(made: np.random.Generator) -> Any:
                 return getattr(made, name)(*args, **kwargs)
 
-            draw = _Draw(name, repr((args, sorted(kwargs.items()))), again)
+            draw = _GeneratorCall(name, repr((args, sorted(kwargs.items()))), again)
             held = self._held.get(draw)
             value = held.pop(0) if held else again(self._made)
-            self.draws.append(_Draw(name, draw.given, again, np.shape(value)))
+            self.draws.append(_GeneratorCall(name, draw.given, again, np.shape(value)))
             return value
 
         return drawn
@@ -109,9 +109,9 @@ def draw_order_cause(first: PortSource, second: PortSource, step: int, one: Step
 
 
 @contextmanager
-def _keeping(orders: dict[str, list[_Draw]]) -> Iterator[list[_Kept]]:
+def _keeping(orders: dict[str, list[_GeneratorCall]]) -> Iterator[list[_KeptGenerator]]:
     """Have generators that are made meanwhile keep their draws, and put that back."""
-    seen: list[_Kept] = []
+    seen: list[_KeptGenerator] = []
     plain = np.random.default_rng
 
     def made(*args: Any, **kwargs: Any) -> Any:
@@ -119,7 +119,7 @@ def _keeping(orders: dict[str, list[_Draw]]) -> Iterator[list[_Kept]]:
         if any(isinstance(one, np.random.Generator | np.random.BitGenerator) for one in args):
             return generator
         seed = repr((args, kwargs))
-        seen.append(_Kept(generator, seed, orders.get(seed)))
+        seen.append(_KeptGenerator(generator, seed, orders.get(seed)))
         return seen[-1]
 
     np.random.default_rng = made
