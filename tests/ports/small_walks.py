@@ -78,7 +78,8 @@ def trainer(name: str, slots: Callable[[Leaves], dict], rule: Rule, loss: Callab
 
     def evaluate(values: Leaves, made: dict[str, np.ndarray]) -> SimpleNamespace:
         value, grads = gradients(values, made)
-        return SimpleNamespace(loss=value, gradients={leaf: g for leaf, g in grads.items() if leaf not in statistics})
+        kept = {leaf: g for leaf, g in grads.items() if leaf not in statistics}
+        return SimpleNamespace(loss=value, gradients=kept, outputs=())
 
     probe = SimpleNamespace(model=model, begin=begin, loss=evaluate)
     return SimpleNamespace(name=name, probe=probe, model=model, batch=batch)

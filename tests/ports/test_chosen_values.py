@@ -37,6 +37,16 @@ def test_a_flip_of_all_by_the_chance_of_one_is_told_of_what_is_chosen() -> None:
 
     draws = drawn((IMAGES, ROWS, COLUMNS), (COLUMNS, 2))
     said = said_of(flipped, port, draws)  # type: ignore[arg-type]
+    assert said.startswith("rows: each row of what lt makes by itself here (test_chosen_values.py:"), said
+    assert "the first row for all of them there" in said, said
+
+
+def test_a_flip_of_all_by_the_last_chance_is_told_of_what_is_chosen() -> None:
+    def port(x: Any, weights: Any, chance: Any) -> Any:
+        return jnp.tanh(jnp.where(chance[-1] < 0.5, x[..., ::-1], x) @ weights)
+
+    draws = drawn((IMAGES, ROWS, COLUMNS), (COLUMNS, 2))
+    said = said_of(flipped, port, draws)  # type: ignore[arg-type]
     assert said.startswith("computed otherwise: `where(lt("), said
     assert "select_n(lt(" in said, said
     assert "matmul" not in said.partition("there (")[0], said

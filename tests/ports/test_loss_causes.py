@@ -1,11 +1,16 @@
 """Causes of losses that part, by outputs and a batch alone; and arrays of both layouts brought to one."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 
 from parity.checks.models.modules import comparable
 from parity.checks.proving.gradient_causes import gradient_cause
-from parity.checks.proving.loss_causes import UNKNOWN, UNSEEN, loss_cause
+from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.loss_causes import UNKNOWN, UNSEEN, loss_cause, ways_of_loss
 from parity.checks.proving.losses import LossPair
+from parity.checks.proving.update_causes import _loss_cause
 from parity.contract import LossEvaluation
 
 DRAWS = np.random.default_rng(4)
@@ -75,3 +80,51 @@ def test_outputs_that_were_not_seen_are_not_called_equal():
     assert "mean of the cross entropy" in of(losses(after).mean(), losses(after).sum())
     assert "sum of the cross entropy" in of(losses(after).mean(), losses(after).sum())
     assert of(losses(after).mean(), 3.21) == of(1.0, 3.21) == UNSEEN
+
+
+def test_labels_that_are_moved_once_more_are_told_with_the_output_that_is_left_out() -> None:
+    rng = np.random.default_rng(12)
+    logits, tokens = rng.standard_normal((3, 5, 4)), rng.integers(0, 4, (3, 6))
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+    def loss(start: int) -> float:
+        wanted = tokens[:, start:]
+        return float(-np.take_along_axis(logs[:, : wanted.shape[1]], wanted[..., None], -1).mean())
+
+    words = "mean of the cross entropy to tokens from the"
+    ways = [ways_of_loss(loss(start), (logits,), {"tokens": tokens}) for start in (1, 2)]
+    assert ways[0] == [f"{words} second place on"]
+    assert ways[1] == [f"{words} third place on (the last output left out)"]
+    assert ways_of_loss(loss(2) * 1.01, (logits,), {"tokens": tokens}) == []
+
+
+def test_a_step_of_another_loss_is_told_with_what_both_take() -> None:
+    """A step that leaves out a term of its loss function returns another number."""
+    rng = np.random.default_rng(13)
+    logits, labels = rng.standard_normal((4, 3)), rng.integers(0, 3, 4)
+    square = float((np.log(np.exp(logits).sum(-1)) ** 2).mean())
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    plain = float(-logs[np.arange(4), labels].mean())
+    whole = plain + 0.01 * square
+    batch = {"label": labels}
+
+    def lane(returned: float) -> SimpleNamespace:
+        trainer = SimpleNamespace(
+            probe=SimpleNamespace(loss=lambda values, batch: LossEvaluation(whole, {}, (logits,))),
+            batch=lambda step: batch,
+        )
+        return SimpleNamespace(trainer=trainer, seconds=1e9, returned=returned)
+
+    def walk(*losses: float) -> Any:
+        lanes = [lane(one) for one in losses]
+        for one in lanes:
+            one.moments = [SimpleNamespace(slots={MODEL: {}})]
+        return SimpleNamespace(
+            done=1, lanes=lanes, losses=losses, pairing=SimpleNamespace(over=lambda values: values)
+        )
+
+    said = _loss_cause(walk(whole, plain))
+    assert said.endswith("(the step takes the mean of the cross entropy, the loss function the mean of the cross "
+                         "entropy and 0.01 of the squared log of the sum)"), said  # fmt: skip
+    assert _loss_cause(walk(whole, plain * 1.3)).endswith(f"not {whole!r}")
+    assert _loss_cause(walk(whole, whole)) == ""

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from parity.checks.programs.rotaries import _Rotary
-from tests.support.programs import said_of
+from parity.checks.programs.rotaries import _Rotary, rotary_difference
+from tests.support.programs import said_of, traced
 
 Function = Callable[..., Any]
 
@@ -104,7 +104,39 @@ def test_a_condition_that_a_port_has_not_is_named_and_not_what_keeps_it_from_act
 def test_first_places_that_are_one_do_not_hide_the_angles() -> None:
     """As of documents that are packed: the first two tokens are both at place 0."""
     turns = np.exp(1j * np.array([0.0, 0.0, 1.0, 2.0])[:, None] * np.array([1.0, 0.1]))
-    rotary = _Rotary(((0, 2), (1, 3)), 1, turns, 0, (0, 0), 4)
+    rotary = _Rotary(((0, 2), (1, 3)), 1, turns, 0, (0, 0), (2, 4, 3, 4))
     assert (
         rotary.text == "all 4 numbers of a head, in pairs of numbers 2 apart, by angles of 1, 0.1 from place to place"
     )
+
+
+def test_heads_that_are_counted_as_places_are_told_by_their_axis() -> None:
+    """Queries have more heads than keys, so that both are turned by other angles."""
+
+    def port(q: Any, k: Any, *, of: int = 2) -> Any:
+        def rotary(x: Any) -> Any:
+            inverse = 1.0 / 10000.0 ** (jnp.arange(0, 8, 2) / 8)
+            angle = jnp.expand_dims(jnp.arange(x.shape[of])[:, None] * inverse, 2 - of)
+            a, b = jnp.split(x, 2, -1)
+            return jnp.concatenate(
+                [a * jnp.cos(angle) - b * jnp.sin(angle), b * jnp.cos(angle) + a * jnp.sin(angle)], -1
+            )
+
+        q, k = (rotary(x.transpose(0, 2, 1, 3)) for x in (q, k))
+        k = jnp.repeat(k, 2, 2)
+        return jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
+
+    def trainer(q: Any, k: Any) -> Any:
+        inverse = 1.0 / 10000.0 ** (torch.arange(0, 8, 2, dtype=torch.float64) / 8)
+        angle = torch.outer(torch.arange(5, dtype=torch.float64), inverse).repeat(1, 2)
+        half = lambda x: torch.cat((-x[..., 4:], x[..., :4]), -1)  # noqa: E731
+        q, k = (x * angle.cos() + half(x) * angle.sin() for x in (q, k))
+        return (q @ k.repeat_interleave(2, 1).transpose(-1, -2)).softmax(-1)
+
+    shapes = (2, 4, 5, 8), (2, 2, 5, 8)
+    draws = [[np.random.default_rng((7, at, n)).standard_normal(s) for n, s in enumerate(shapes)] for at in range(3)]
+    found = rotary_difference(*traced(trainer, port, draws), None, 10.0)
+    assert found is not None
+    assert found.first.endswith("places counted along axis 2 of [2, 4, 5, 8]"), found.first
+    assert found.second.endswith("places counted along axis 2 of [2, 5, 4, 8]"), found.second
+    assert rotary_difference(*traced(trainer, lambda q, k: port(q, k, of=1), draws), None, 10.0) is None

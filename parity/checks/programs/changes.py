@@ -31,7 +31,9 @@ from parity.checks.programs.insertions import insertions_of
 from parity.checks.programs.norms import norms_of
 from parity.checks.programs.operands import operands_of
 from parity.checks.programs.reductions import reductions_of
+from parity.checks.programs.repeated import repeated
 from parity.checks.programs.reread import pairs_taken, reread
+from parity.checks.programs.shared_rows import shared_rows
 from parity.checks.programs.weights import weighed
 from parity.contract import OperationEdit, ProgramOperation
 
@@ -60,6 +62,7 @@ def changes_of(operations: Sequence[ProgramOperation], at: int) -> Iterator[Oper
     if len(one.outputs) != 1:
         yield from _several(one)
         return
+    yield from shared_rows(one)
     if one.outputs[0].dtype.kind == "b":
         yield from _conditions(one)
     if one.outputs[0].dtype.kind != "f":
@@ -94,6 +97,7 @@ def changes_of_line(
     yield from moved_scales(operations, turns)
     yield from pairs_taken(operations, line)
     yield from reread(operations, line)
+    yield from repeated(operations, line)
     yield from weighed(operations, line)
     yield from operands_of(operations, line, turns, names)
 

@@ -112,6 +112,8 @@ class Candidates:
     turned round or rolled is computed otherwise, though no number tells."""
     given: KnownValues = field(default_factory=lambda: KnownValues(()))
     """Of what this one has too, what goes into the operations of the other whose results it has not."""
+    known: KnownValues = field(default_factory=lambda: KnownValues(()))
+    """All values of the other."""
 
 
 def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOperation]) -> Candidates:
@@ -164,7 +166,9 @@ def candidates_of(mine: Sequence[ProgramOperation], theirs: Sequence[ProgramOper
         for a in one.inputs
         if a.dtype.kind == "f" and own.has(np.asarray(a, np.float64))
     )
-    return Candidates([*first, *later], before[::-1], moved, wanted, numbers, frozenset(first), reordered, given)
+    return Candidates(
+        [*first, *later], before[::-1], moved, wanted, numbers, frozenset(first), reordered, given, known
+    )
 
 
 def chosen_apart(

@@ -50,8 +50,13 @@ class _Rotary:
     """Operation that makes the turned value."""
     source: tuple[int, int]
     """Operation that holds what is turned, and which of its outputs, then inputs."""
-    width: int
-    """Numbers of a head."""
+    shape: tuple[int, ...]
+    """Of the value that is turned."""
+
+    @property
+    def width(self) -> int:
+        """Return the numbers of a head."""
+        return self.shape[-1]
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -59,12 +64,13 @@ class _Rotary:
         return self.pairs, tuple(np.round(self.turns, 7).ravel().tolist())
 
     def of(self, x: FloatNumbers, axis: int) -> FloatNumbers:
-        """Return a value turned whose places lie along an axis."""
+        """Return a value turned whose places lie along an axis; of fewer places by the angles of the first ones."""
         made = np.array(x, np.float64)
         one, two = ([pair[n] for pair in self.pairs] for n in (0, 1))
+        turns = self.turns[: x.shape[axis]]
         shape = [1] * x.ndim
-        shape[axis], shape[-1] = self.turns.shape
-        turned = (x[..., one] + 1j * x[..., two]) * self.turns.reshape(shape)
+        shape[axis], shape[-1] = turns.shape
+        turned = (x[..., one] + 1j * x[..., two]) * turns.reshape(shape)
         made[..., one], made[..., two] = turned.real, turned.imag
         return made
 
@@ -89,6 +95,11 @@ class _Rotary:
         shown = ", ".join(f"{angle:.4g}" for angle in angles)
         return f"{which}, in pairs of {kind}, by angles of {shown} from place to place"
 
+    @property
+    def along(self) -> str:
+        """Return along which axis places are counted, in words."""
+        return f", places counted along axis {self.axis} of {list(self.shape)}"
+
 
 def rotary_difference(
     first: Sequence[TracedProgram], second: Sequence[TracedProgram], orders: Sequence[tuple[int, ...]] | None,
@@ -106,19 +117,47 @@ def rotary_difference(
     found = [list(_rotaries(one[0].operations, ends)) for one in (first, second)]
     keys = [{one.key for one in each} for each in found]
     sides = [_widest([one for one in each if one.key not in keys[1 - at]]) for at, each in enumerate(found)]
-    if any(len({one.key for one in each}) != 1 for each in sides):
+    wholes = [_whole(each) for each in sides]
+    if None in wholes:
         return None
-    texts = [each[0].text for each in sides]
+    both = [one for one in wholes if one is not None]
+    texts = [one.text for one in both]
+    if len(both[0].turns) != len(both[1].turns):  # one may count heads as places
+        texts = [f"{text}{one.along}" for text, one in zip(texts, both, strict=True)]
     for at, (mine, theirs) in enumerate(((first, second), (second, first))):
-        edits = {one.at: _in_place(one, sides[1 - at][0]) for one in sides[at]}
         wanted = [flat_of(one.outputs, orders if at == 1 else None) for one in theirs]
         own = orders if at == 0 else None
         limits = limits_of([flat_of(one.outputs, own) for one in mine], wanted)
         scaled = [one / limit for one, limit in zip(wanted, limits, strict=True)] if limits else []
-        if limits and fits_all(mine, [edits] * len(mine), scaled, limits, own):
-            place = mine[0].operations[sides[at][0].at].place
-            return Explanation("rotary", texts[0], texts[1], place, at, 0, edits)
+        for edits in _ways(sides[at], both[1 - at]) if limits else ():
+            if fits_all(mine, [edits] * len(mine), scaled, limits, own):
+                place = mine[0].operations[sides[at][0].at].place
+                return Explanation("rotary", texts[0], texts[1], place, at, 0, edits)
     return None
+
+
+def _whole(rotaries: Sequence[_Rotary]) -> _Rotary | None:
+    """Return the rotary of most places where all others turn as its first places do; None where they do not.
+
+    Queries and keys may have other numbers of heads: where heads are counted as places, so have their rotaries.
+    """
+    longest = max(rotaries, key=lambda one: len(one.turns), default=None)
+    if longest is None or any(
+        one.pairs != longest.pairs or np.abs(one.turns - longest.turns[: len(one.turns)]).max() > CLOSE
+        for one in rotaries
+    ):
+        return None
+    return longest
+
+
+def _ways(rotaries: Sequence[_Rotary], other: _Rotary) -> Iterator[dict[int, OperationEdit]]:
+    """Yield the edits that turn as another rotary does all that some turn: along their axis, or one of its extent."""
+    count = len(other.turns)
+    if all(one.shape[one.axis] <= count for one in rotaries):
+        yield {one.at: _in_place(one, other, one.axis) for one in rotaries}
+    for axis in range(max(len(one.shape) for one in rotaries) - 1):
+        if all(axis < len(one.shape) - 1 and axis != one.axis and one.shape[axis] == count for one in rotaries):
+            yield {one.at: _in_place(one, other, axis) for one in rotaries}
 
 
 def _widest(rotaries: Sequence[_Rotary]) -> list[_Rotary]:
@@ -127,14 +166,14 @@ def _widest(rotaries: Sequence[_Rotary]) -> list[_Rotary]:
     return [one for one in rotaries if one.width == width]
 
 
-def _in_place(one: _Rotary, other: _Rotary) -> OperationEdit:
-    """Return the edit that turns what a rotary turns as another one does."""
+def _in_place(one: _Rotary, other: _Rotary, axis: int) -> OperationEdit:
+    """Return the edit that turns what a rotary turns as another one does, with places along an axis."""
     at, place = one.source
 
     def after(
         outputs: OperationArrays, inputs: OperationArrays, sources: Sequence[OperationArrays]
     ) -> OperationArrays:
-        return (other.of(sources[0][place] if sources else inputs[place - len(outputs)], one.axis),)
+        return (other.of(sources[0][place] if sources else inputs[place - len(outputs)], axis),)
 
     return OperationEdit(after=after, sources=() if at == one.at else (at,))
 
@@ -187,7 +226,7 @@ def _between(x: FloatNumbers, y: FloatNumbers, at: int, source: tuple[int, int])
             before, after = (z[..., one] + 1j * z[..., two] for z in (x, y))
             for axis in range(x.ndim - 1):
                 if (turns := _turns(before, after, axis)) is not None:
-                    return _Rotary(tuple(pairs), axis, turns, at, source, width)
+                    return _Rotary(tuple(pairs), axis, turns, at, source, x.shape)
     return None
 
 

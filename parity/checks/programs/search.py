@@ -20,13 +20,14 @@ from parity.checks.programs.edits import Explanation, OperationChange, edit_of
 from parity.checks.programs.masks import turned_masks
 from parity.checks.programs.numbers import numbers_besides, numbers_of
 from parity.checks.programs.retaken import retaken
+from parity.checks.programs.rewired import rewired
 from parity.checks.programs.trials import ProgramTrial
 from parity.checks.programs.turned import left_turns, passed_on
 from parity.contract import OperationEdit
 
 __all__ = ["NARROW", "PLAIN", "STAGES", "WIDE", "ChangeSearch", "searched"]
 
-PLAIN: tuple[str | int, ...] = ("turns", "seen", "linked", "masks", 0, "taken", 1, "numbers", 2)
+PLAIN: tuple[str | int, ...] = ("turns", "seen", "linked", "masks", 0, "taken", 1, "numbers", "rewired", 2)
 """What is tried first, in this order: loops of fewer turns, of which the last could be called left out as well, then
 changes whose value is seen in the other program, then numbers that it alone has and masks, then all by their rank."""
 
@@ -41,6 +42,9 @@ STAGES = (*NARROW, *WIDE)
 
 SHARE = 2.0
 """How many times an equal share of the time that is left a kind of change may take."""
+
+REWIRED_SECONDS = 2.0
+"""Seconds that edges which go elsewhere may take at least: each trial is one run, and there are many of them."""
 
 
 def searched(
@@ -62,6 +66,7 @@ def searched(
             now = time.process_time()
             # the kinds that come first must not take the time of those that come last
             share = SHARE * (ends - now) / (turns - number * len(searches) - at)
+            share = max(share, REWIRED_SECONDS) if stage == "rewired" else share
             search.end = min(now + each, now + share, ends)
             if stage == "turns":
                 found += search.fewer_turns()
@@ -69,6 +74,8 @@ def searched(
                 found += search.seen()
             elif stage == "taken":
                 found += search.taken()
+            elif stage == "rewired":
+                found += search.rewired()
             elif stage == "linked":
                 # of a loop that is traced once the number itself is told, and not all its multiples
                 found = sorted([*found, *linked_numbers(search)], key=lambda one: len(one.edits))
@@ -128,6 +135,10 @@ class ChangeSearch(ProgramTrial):
         every = self.every or frozenset(self.candidates.parted)
         ways = retaken(self.operations, self.candidates), passed_on(self.operations, every)
         return self._first(itertools.chain(*ways))
+
+    def rewired(self) -> list[Explanation]:
+        """Return operations that take an earlier value in place of the one that they take."""
+        return self._first(rewired(self.operations, self.candidates, self.names) if self.limit > 0.0 else ())
 
     def masks(self) -> list[Explanation]:
         """Return masks that are the other way round, at whatever lines they are taken."""
@@ -254,6 +265,8 @@ def _told(found: Sequence[Explanation]) -> list[Explanation]:
     left = any(one.topic == "left out" for one in found)
     # what is left out by the one is said before another reduction, which may be the same number by chance
     late = {"values exchanged": 2, "reduction": int(left)}
+    # of few draws the first row may be set nowhere, and what is set nowhere is one row for all no more often
+    late |= {"mask": int(any(one.topic == "rows" for one in found))}
     for one in sorted(found, key=lambda one: (one.rank, late.get(one.topic, 0))):
         kept.setdefault(one.topic, one)
     return list(kept.values())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from parity.checks.proving.effective import FEWEST, TakenParts, one_value
+from parity.checks.proving.effective import FEWEST, TakenParts, fitted, one_value
+from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.move_forms import move_form
+from parity.checks.proving.seen import gradient_at
 from parity.checks.proving.slots import LeafArrays, names_of
 from parity.checks.proving.walk import TwoWalks
 
@@ -13,6 +15,9 @@ __all__ = ["added_decay_cause", "beside_words"]
 
 SAME = 1e-6
 """Relative distance of two shares that are one."""
+
+FIT = 1e-7
+"""How far a moment may be from what its shares give, relative to its largest element."""
 
 
 def added_decay_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, gradient: LeafArrays) -> str:
@@ -56,9 +61,50 @@ def _in_one(walk: TwoWalks, here: TakenParts, there: TakenParts, sets: list[set[
     share = one_value(
         {leaf: taken.params[leaf] / taken.gradient[leaf] for leaf in only if taken.gradient[leaf]}, SAME
     )
+    after = _after_scaling(walk, at, taken, only)
+    share = after if after is not None else share
     shown = f"{share:.6g} of the parameters" if share is not None else "a multiple of the parameters"
-    said = f"decay: {who} adds {shown} to the gradient (L2)"
+    clipped = ", which was scaled before (clipped by its norm)" if after is not None else ""
+    said = f"decay: {who} adds {shown} to the gradient (L2){clipped}"
     return f"{said}, {other} {beside_words(walk, 1 - at)}"
+
+
+def _after_scaling(walk: TwoWalks, at: int, taken: TakenParts, leaves: list[str]) -> float | None:
+    """Return the share of the parameters that is added to a gradient which is scaled before; None where it is not so.
+
+    Beside a second moment the first is a mean, of which decay is one less what is kept at every update. What it is
+    relative to a gradient that is clipped changes from update to update.
+
+    Args:
+        walk: Two trainers after their first updates.
+        at: 0 for the trainer, 1 for its port.
+        taken: What its first moment holds after the first one.
+        leaves: Those to whose gradients decay is added.
+    """
+    lane = walk.lanes[at]
+    shares = [(taken.gradient[leaf], taken.params[leaf]) for leaf in leaves]
+    held = [moment.slots for moment in lane.moments[1:3]]
+    if len(held) < 2 or any(taken.slot not in slots for slots in held):
+        return None
+    gradient = dict(gradient_at(lane, 1))
+    old, new, before = held[0][taken.slot], held[1][taken.slot], held[0][MODEL]
+    if at == 0:
+        old, new, before = (walk.pairing.over(one) for one in (old, new, before))
+        gradient = walk.pairing.over(gradient, grads=True)
+    several = [leaf for leaf in leaves if leaf in gradient and leaf in new and gradient[leaf].size > FEWEST]
+    if not several:
+        return None
+    columns = [np.concatenate([np.asarray(one[leaf]).ravel() for leaf in several]) for one in (old, gradient, before)]
+    parts = fitted(columns, np.concatenate([np.asarray(new[leaf]).ravel() for leaf in several]), FIT)
+    if parts is None or not 0.0 <= parts[0] < 1.0:
+        return None
+    kept, scale, second = parts
+    whole = 1.0 - kept if taken.square else 1.0
+    first = one_value({leaf: taken.params[leaf] for leaf in several}, SAME)
+    if first is None or abs(first - second) > SAME * abs(first):
+        return None
+    steady = all(abs(part - scale) <= SAME * abs(scale) for part, _ in shares)
+    return None if steady else first / whole
 
 
 def beside_words(walk: TwoWalks, at: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from parity.checks.proving.batch_causes import batch_cause, same_array
+from parity.checks.proving.draw_orders import draw_order_cause
 from parity.checks.proving.sources import PortSource, batch_of
 from parity.checks.proving.verdict import PortStage
 from parity.contract import StepBatch
@@ -45,13 +46,15 @@ def compare_batches(first: PortSource, second: PortSource, steps: int) -> PortSt
                 continue
             axes = permutation_of(np.asarray(one[key]), np.asarray(two[key]))
             if not axes:
-                return _parted(first, step, key, one, two, steps)
+                return _parted(first, second, step, key, one, two, steps)
             turned[key] = f"{key} has its axes in the order {list(axes)} there"
     said = f"{steps} steps, {len(one)} arrays each, bit for bit"
     return PortStage("batches", "holds", said, lines=tuple(turned.values()))
 
 
-def _parted(first: PortSource, step: int, key: str, one: StepBatch, two: StepBatch, steps: int) -> PortStage:
+def _parted(
+    first: PortSource, second: PortSource, step: int, key: str, one: StepBatch, two: StepBatch, steps: int
+) -> PortStage:
     """Return what parts, and where else the values of one are in the other."""
     a, b = np.asarray(one[key]), np.asarray(two[key])
     others = [name for name in one if same_array(one[name], two[name])]
@@ -61,4 +64,5 @@ def _parted(first: PortSource, step: int, key: str, one: StepBatch, two: StepBat
         return PortStage("batches", "broken", said, f"batches of another shape: {key}")
     at = tuple(int(i) for i in np.argwhere(a != b)[0])
     said = f"{key!r} of step {step} is {a[at]!s} here and {b[at]!s} there at {list(at)}{beside}"
-    return PortStage("batches", "broken", said, batch_cause(first, step, key, one, two, steps))
+    cause = draw_order_cause(first, second, step, one, two) or batch_cause(first, step, key, one, two, steps)
+    return PortStage("batches", "broken", said, cause)

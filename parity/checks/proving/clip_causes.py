@@ -6,16 +6,21 @@ the second update: what the moment keeps of itself is one less that weight.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from parity.checks.proving.clipped_moves import clipped_norm
+from parity.checks.proving.clipped_parts import counted_leaves
 from parity.checks.proving.effective import FEWEST, TakenParts, one_value
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import move_form
+from parity.checks.proving.seen import gradient_at
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["clip_cause", "clip_values_cause", "clipped_groups", "whole_times"]
+__all__ = ["clip_cause", "clip_values_cause", "clipped_groups", "clips_update", "whole_times"]
 
 ONE = 1e-6
 """How far a part of the gradient may be from all of it."""
@@ -49,7 +54,7 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
         if whole[other] and 0.0 < scales[at] < 1.0 and not whole_times(scales[at], ONE):
             return (
                 f"clipping: {names[at]} clips the norm of the gradients ({norm:.6g}) to {scales[at] * norm:.6g}, "
-                f"{names[other]} {_clips_update(walk, other)}"
+                f"{names[other]} {clips_update(walk, other)}"
             )
         times = whole_times(scales[other], ONE)
         if times and 0.0 < scales[at] < 1.0 and not whole_times(scales[at], ONE):
@@ -71,12 +76,51 @@ def clip_cause(walk: TwoWalks, here: TakenParts, there: TakenParts, norm: float)
                 f"clipping: both clip the norm of the gradients to {sizes[0]:.6g}, and differ by what is beside it: "
                 "their gradients are scaled otherwise before that, or another epsilon is added to the norm"
             )
-        return f"clipping: largest norm of the gradients {sizes[0]:.6g} here, {sizes[1]:.6g} there"
+        return _parts_cause(walk, (here, there), scales, norm) or (
+            f"clipping: largest norm of the gradients {sizes[0]:.6g} here, {sizes[1]:.6g} there"
+        )
     return ""
 
 
-def _clips_update(walk: TwoWalks, at: int) -> str:
-    """Return what one that does not clip its gradients does: its updates may all have one norm instead."""
+def _parts_cause(walk: TwoWalks, taken: Sequence[TakenParts], scales: Sequence[float], norm: float) -> str:
+    """Return that one clips by the norm of some of the leaves to what the other clips the norm of all.
+
+    Args:
+        walk: Two trainers after some updates.
+        taken: What the first moments hold after the first one.
+        scales: Of all gradients in it, both smaller than one.
+        norm: Of all gradients before it.
+    """
+    for at, names in ((1, ("the port", "the trainer")), (0, ("the trainer", "the port"))):
+        lane, slot = walk.lanes[at], taken[at].slot
+        shares = shares_of(lane, slot, 2)
+        if shares is None or shares.kept >= 1.0:
+            continue
+        # of a mean what is taken is the scale times one less what is kept; a sum takes the scale itself
+        second = shares.taken / (1.0 - shares.kept) if taken[at].square else shares.taken
+        statistics, limit = lane.trainer.model.statistics, scales[1 - at] * norm
+        updates = [
+            ({leaf: g for leaf, g in gradient_at(lane, step).items() if leaf not in statistics}, scale)
+            for step, scale in ((0, scales[at]), (1, second))
+        ]
+        # a norm of fewer leaves is smaller, and scales less
+        if scales[at] > scales[1 - at] and 0.0 < second < 1.0 - ONE and (which := counted_leaves(updates, limit)):
+            return (
+                f"clipping: {names[0]} clips all gradients by the norm of {which}, {names[1]} by the norm of all; "
+                f"both to {limit:.6g}"
+            )
+    return ""
+
+
+def clips_update(walk: TwoWalks, at: int) -> str:
+    """Return what one that does not clip its gradients does: its updates may all have one norm instead.
+
+    Args:
+        walk: Two trainers after some updates.
+        at: 0 for the trainer, 1 for its port.
+    """
+    if (clipped := clipped_norm(walk)) is not None and clipped.at == at:
+        return f"the norm of its whole update, after the optimizer made it, to {clipped.words}"
     form = move_form(walk, at)
     sizes = {}
     for step, (size, _) in (form.wholes if form is not None else {}).items():

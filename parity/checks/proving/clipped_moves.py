@@ -6,16 +6,21 @@ Where all are clipped by their norm, each update is the other run's times the li
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 
+from parity.checks.proving.bias_forms import betas_of, power_of
 from parity.checks.proving.effective import one_value
+from parity.checks.proving.lockstep import Lane
 from parity.checks.proving.move_forms import MoveForm, fitted_form, move_form, used_updates
 from parity.checks.proving.move_ratios import SAME, ratios_of
 from parity.checks.proving.seen import SeenUpdate, joined
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["clipped_moves_cause", "clipped_norm_cause"]
+__all__ = ["ClippedNorm", "clipped_moves_cause", "clipped_norm", "clipped_norm_cause"]
 
 CLIPPED = 1e-5
 """Relative distance of two limits that are one: what is added to a norm, up to 1e-6, shows in them."""
@@ -42,8 +47,34 @@ def clipped_moves_cause(walk: TwoWalks) -> str:
     )
 
 
+@dataclass(frozen=True)
+class ClippedNorm:
+    """A largest norm of whole updates."""
+
+    at: int
+    """Run that clips: 0 the trainer, 1 its port."""
+    words: str
+    """The norm, of what it is, and how large that was at the first update that was clipped."""
+
+
 def clipped_norm_cause(walk: TwoWalks) -> str:
     """Return that one scales its updates to a largest norm; empty where a rate, or nothing of the kind, is seen.
+
+    Args:
+        walk: Two trainers after some updates.
+    """
+    found = clipped_norm(walk)
+    if found is None:
+        return ""
+    who, other = ("the port", "the trainer") if found.at else ("the trainer", "the port")
+    return (
+        f"clipping: {who} clips the norm of its whole update, after the optimizer made it, to {found.words}, {other} "
+        "does not"
+    )
+
+
+def clipped_norm(walk: TwoWalks) -> ClippedNorm | None:
+    """Return the largest norm to which one run scales its updates; None where that is not seen.
 
     Told by several updates whose norms differ: each run's form gives its own, and the rates of the one are those of
     the other times the limit over the norm, or as they are below it.
@@ -52,31 +83,57 @@ def clipped_norm_cause(walk: TwoWalks) -> str:
         walk: Two trainers after some updates.
     """
     one, two = move_form(walk, 0), move_form(walk, 1)
-    if one is None or two is None or (one.signed, one.mixed, one.under) != (two.signed, two.mixed, two.under):
-        return ""
+    if one is None or two is None or _way(one) != _way(two):
+        return None
     shared = {at: one_value(each, SAME) for at, each in ratios_of(walk, one, two).items() if each}
     if len(shared) < 2 or None in shared.values():
-        return ""
-    for form, plain, power, names in ((two, one, 1, ("the port", "the trainer")),
-                                      (one, two, -1, ("the trainer", "the port"))):  # fmt: skip
+        return None
+    for form, plain, power, side in ((two, one, 1, 1), (one, two, -1, 0)):
         ratios = {at: value**power for at, value in shared.items() if value}
         rates = {at: _rate(plain, at) for at in ratios}
-        # the limit is in what the rate is taken of, or in the updates themselves, with corrections and rate
-        norms = {at: form.wholes[at][0] for at in ratios}
-        moved = {at: rates[at] * norm for at, norm in norms.items()}
         own = [_rate(plain, at) * plain.wholes[at][0] for at in ratios]
         # both were at one point before they parted, and from then on norms of clipped gradients differ by that alone
         if ratios.get(walk.done, 1.0) >= 1.0 - SAME or max(own) - min(own) <= CLIPPED * max(own):
             continue
-        for words, sizes in (("before its rate", norms), ("its rate included", moved)):
+        for words, sizes in _sizes(walk.lanes[side], form, rates):
             limit = _largest_norm(ratios, sizes)
             if limit:
                 at = min(at for at, ratio in ratios.items() if ratio < 1.0 - SAME)
-                return (
-                    f"clipping: {names[0]} clips the norm of its whole update, after the optimizer made it, to "
-                    f"{limit:.6g} ({words}; {sizes[at]:.6g} at update {at}), {names[1]} does not"
-                )
-    return ""
+                return ClippedNorm(side, f"{limit:.6g} ({words}; {sizes[at]:.6g} at update {at})")
+    return None
+
+
+def _way(form: MoveForm) -> tuple[bool, str, bool]:
+    """Return what two forms share that move in one way, whatever their slots are called."""
+    return form.signed, form.mixed, bool(form.under)
+
+
+def _sizes(lane: Lane, form: MoveForm, rates: dict[int, float]) -> Iterator[tuple[str, dict[int, float]]]:
+    """Yield norms of the updates of a form, each with what it is of.
+
+    The limit is in what the rate is taken of, with the corrections of the moments or without, or in the updates
+    themselves; with decay beside it, or before that is added.
+
+    Args:
+        lane: The run.
+        form: Of its moves.
+        rates: Of the other run, at the updates that are asked for: they have its corrections in them.
+    """
+    wholes = {at: form.wholes[at][0] for at in rates}
+    bare = {at: form.bares[at] for at in rates}
+    decays = any(abs(bare[at] - size) > SAME * size for at, size in wholes.items())
+    first, second = betas_of(lane, form, sorted(rates))
+    for norms, beside in ((wholes, ""), (bare, ", decay beside it")) if decays else ((wholes, ""),):
+        yield f"before its rate{beside}", norms
+        if first and second:
+            yield (
+                f"before its rate{beside}",
+                {
+                    at: norm * (1.0 - power_of(second, at)) ** 0.5 / (1.0 - power_of(first, at))
+                    for at, norm in norms.items()
+                },
+            )
+        yield f"its rate included{beside}", {at: rates[at] * norm for at, norm in norms.items()}
 
 
 def _rate(form: MoveForm, at: int) -> float:

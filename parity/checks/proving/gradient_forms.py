@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parity.checks.proving.added_decay import beside_words
+from parity.checks.proving.clip_causes import clips_update
 from parity.checks.proving.decay_orders import before_clip_forms, order_cause, scaled_order
 from parity.checks.proving.decayed_forms import clipped_decayed_forms, decayed_forms
 from parity.checks.proving.effective import FEWEST, fitted, fitted_any
@@ -208,7 +209,7 @@ def _scale_cause(walk: TwoWalks, seen: Observed, other: Observed) -> str:
             size = sizes[0] if moves else sizes[0] / scales[1 - at][0]
             return (
                 f"clipping: {who} clips the norm of the gradients ({norms[at][0]:.6g}) to {size:.6g}, {name} "
-                "does not clip it"
+                f"{clips_update(walk, 1 - at)}"
             )
     if moves and all(np.ptp(s * n) <= 1e-5 * (s * n).max() and np.ptp(n) > 1e-3 * n.max()
                      for s, n in zip(scales, norms, strict=True)):  # fmt: skip

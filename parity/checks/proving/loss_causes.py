@@ -12,7 +12,7 @@ from parity.checks.proving.losses import LossPair
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import permutation_of
 
-__all__ = ["loss_cause", "says_little"]
+__all__ = ["loss_cause", "says_little", "ways_of_loss"]
 
 CLOSE = 1e-9
 """Relative distance within which a way makes a loss."""
@@ -78,6 +78,17 @@ def says_little(cause: str) -> bool:
         cause: As `loss_cause` returned it; empty for none.
     """
     return cause in ("", UNKNOWN, UNSEEN, OTHER_OUTPUTS) or cause.endswith(ONE_ALONE)
+
+
+def ways_of_loss(loss: float, outputs: Sequence[NDArray[np.float64]], batch: StepBatch) -> list[str]:
+    """Return the known ways in which a loss is made of what a model gives, in words, the plainest first.
+
+    Args:
+        loss: Its value.
+        outputs: Of the model, on the batch.
+        batch: That it is of.
+    """
+    return _fitting(LossEvaluation(loss, {}), outputs, batch)
 
 
 def _part_cause(pair: LossPair) -> str:
@@ -155,13 +166,19 @@ def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> 
     """Yield cross entropies: with each weighting, in each reduction, without and with smoothing of labels."""
     if outputs.ndim < 2:
         return
+    for name, labels, kept in _labels(batch, outputs.shape):
+        yield from _of_labels(outputs if kept is None else outputs[:, :kept], name, labels, batch, loss)
+
+
+def _of_labels(
+    outputs: NDArray[np.float64], name: str, labels: NDArray[np.int64], batch: StepBatch, loss: float
+) -> Iterator[LossWay]:  # fmt: skip
+    """Yield the cross entropies of outputs to labels; of whole numbers that are none of as many classes, none."""
     logits = outputs.reshape(-1, outputs.shape[-1])
     shifted = logits - logits.max(-1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     rows = outputs.shape[-2] if outputs.ndim > 2 else 1
-    for name, labels in _labels(batch):
-        if labels.size != len(logs):
-            continue
+    if labels.size == len(logs):
         y = labels.reshape(-1)
         safe = np.clip(y, 0, logits.shape[-1] - 1)
         each, even = -logs[np.arange(len(y)), safe], -logs.mean(-1)
@@ -192,14 +209,27 @@ def _of_classes(outputs: NDArray[np.float64], batch: StepBatch, loss: float) -> 
                         )
 
 
-def _labels(batch: StepBatch) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Yield arrays of whole numbers, and what is left of rows without their first or last place."""
+def _labels(
+    batch: StepBatch, shape: tuple[int, ...]
+) -> Iterator[tuple[str, NDArray[np.int64], int | None]]:  # fmt: skip
+    """Yield arrays of whole numbers, and what is left of rows without their first or last places.
+
+    Beside each stands how many places of the outputs are taken with it; None for all of them. Labels that are moved
+    once more than they should be leave an output without one.
+    """
+    rows = shape[1] if len(shape) == 3 else 0
+    later = []
     for name, array in batch.items():
         if isinstance(array, np.ndarray) and array.dtype.kind in "iu":
-            yield name, array
+            yield name, array, None
             if array.ndim == 2 and array.shape[1] > 1:
-                yield f"{name} from the second place on", array[:, 1:]
-                yield f"{name} up to the last place but one", array[:, :-1]
+                yield f"{name} from the second place on", array[:, 1:], None
+                yield f"{name} up to the last place but one", array[:, :-1], None
+                for start, word in ((1, "second"), (2, "third")):
+                    if 1 < array.shape[1] - start == rows - 1:
+                        later.append((f"{name} from the {word} place on (the last output left out)", array[:, start:],
+                                      rows - 1))  # fmt: skip
+    yield from later
 
 
 def _weights(y: NDArray[np.int64], name: str, batch: StepBatch) -> Iterator[tuple[str, NDArray[np.float64]]]:

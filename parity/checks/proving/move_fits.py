@@ -193,9 +193,13 @@ def share_of_epsilon(way: MoveWay, update: SeenUpdate, epsilon: float) -> float:
     return epsilon / least ** (2 if way.place == "under" else 1) if np.isfinite(least) else 0.0
 
 
-def norms_of(way: MoveWay, update: SeenUpdate, epsilon: float, moves: Mapping[str, LeafMove]) -> tuple[float, float]:
-    """Return the norms of what all leaves are moved by, decay included where it is known, and of all parameters."""
-    squares = [0.0, 0.0]
+def norms_of(
+    way: MoveWay, update: SeenUpdate, epsilon: float, moves: Mapping[str, LeafMove]
+) -> tuple[float, float, float]:
+    """Return the norms of what all leaves are moved by, decay included where it is known, of all parameters, and of
+    what they are moved by without decay.
+    """
+    squares = [0.0, 0.0, 0.0]
     shares = {leaf: one.decay / one.rate for leaf, one in moves.items() if one.rate}
     known = set(shares.values())
     for leaf, before in update.before.items():
@@ -204,4 +208,5 @@ def norms_of(way: MoveWay, update: SeenUpdate, epsilon: float, moves: Mapping[st
         share = shares.get(leaf, float(np.median(list(known))) if known else 0.0)
         squares[0] += float(((one + share * before.ravel()) ** 2).sum())
         squares[1] += float((before**2).sum())
-    return squares[0] ** 0.5, squares[1] ** 0.5
+        squares[2] += float((one**2).sum())
+    return squares[0] ** 0.5, squares[1] ** 0.5, squares[2] ** 0.5

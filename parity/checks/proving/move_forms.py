@@ -47,6 +47,8 @@ class MoveForm:
     """Norm of the gradient of all leaves at each update."""
     wholes: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     """Norms of the direction and of the parameters, over all leaves, those too that are too small to be fitted."""
+    bares: Mapping[int, float] = field(default_factory=dict)
+    """Norms of the direction without decay, over all leaves."""
 
 
 def move_form(walk: TwoWalks, at: int) -> MoveForm | None:
@@ -113,11 +115,13 @@ def fitted_form(updates: list[SeenUpdate], born: set[str]) -> MoveForm | None:
         else:
             moves = {step: one[1] for step, one in sorted(found.items())}
             epsilons = {step: one[0] for step, one in sorted(found.items())}
-            wholes = {one.at: norms_of(way, one, epsilons[one.at], moves[one.at]) for one in updates}
+            norms = {one.at: norms_of(way, one, epsilons[one.at], moves[one.at]) for one in updates}
+            wholes = {at: each[:2] for at, each in norms.items()}
             seen = {one.at: share_of_epsilon(way, one, epsilons[one.at]) for one in updates}
             return MoveForm(
                 way.top, way.mixed, way.sign, way.under, way.mean, way.place, epsilons, moves, seen,
                 {one.at: sum(float((g * g).sum()) for g in one.gradient.values()) ** 0.5 for one in updates}, wholes,
+                {at: each[2] for at, each in norms.items()},
             )  # fmt: skip
     return None
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from parity.checks.proving.aheads import unused_momentum_cause
 from parity.checks.proving.effective import fitted, one_value
+from parity.checks.proving.later_statistics import later_statistics_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.move_decays import beside_decay_cause
 from parity.checks.proving.move_forms import move_form
@@ -240,8 +241,12 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
         a, b = moved[0][leaf].ravel(), moved[1][leaf].ravel()
         square = float(a @ a)
         if square == 0.0 or not np.any(b):
-            who = "the port" if square else "the trainer"
-            return f"running statistics: {who} does not move {names_of(list(leaves))}: evaluation mode in training"
+            who, other = ("the port", "the trainer") if square else ("the trainer", "the port")
+            # in evaluation mode losses would part before
+            return (
+                f"running statistics: {who} does not move {names_of(list(leaves))}, {other} does; losses and "
+                f"parameters agree, so both normalize alike, and {who} does not keep the new statistics"
+            )
         factor = float(a @ b) / square
         if float(np.abs(b - factor * a).max()) <= 1e-6 * float(np.abs(b).max()):
             factors[leaf] = factor
@@ -272,4 +277,4 @@ def _statistics_cause(walk: TwoWalks, before: LeafArrays, after: Sequence[LeafAr
             f"biased variance: {who} keeps the running variance over n = {counts[0][1]} values, the other over n - 1"
         )
     given = (before, after, leaves, MOMENTA)
-    return running_counts_cause(*given) or running_forms_cause(*given)
+    return running_counts_cause(*given) or later_statistics_cause(walk, leaves) or running_forms_cause(*given)

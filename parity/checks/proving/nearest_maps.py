@@ -16,7 +16,8 @@ from parity.checks.proving.verdict import PortStage
 
 __all__ = ["parted_but_for_a_change"]
 
-BY_A_MAP = ("values exchanged: ", "value taken: ", "order: ", "layout: ", "transposed")
+BY_A_MAP = ("values exchanged: ", "value taken: ", "order: ", "layout: ", "repeats: ",
+            "transposed")  # fmt: skip
 """Words of changes that another map of the leaves might do as well: a right port under a wrong map shows these."""
 
 

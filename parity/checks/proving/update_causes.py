@@ -6,7 +6,7 @@ explains what follows. Every cause is read off the values of both states; none i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from parity.checks.proving.inner_averages import inner_average_cause
 from parity.checks.proving.lion_forms import sign_cause
 from parity.checks.proving.lockstep import MODEL
 from parity.checks.proving.lookaheads import lookahead_cause
+from parity.checks.proving.loss_causes import ways_of_loss
 from parity.checks.proving.momentum_causes import momentum_cause, scaled_gradients, second_update_cause
 from parity.checks.proving.move_form_causes import kept_ascent_cause, move_forms_cause
 from parity.checks.proving.moves import move_cause
@@ -165,7 +166,23 @@ def _loss_cause(walk: TwoWalks) -> str:
         )
     return (
         f"{name} step trains on another loss than its own loss function: {walk.losses[off[1]]!r}, not {own[off[1]]!r}"
+        f"{_ways_apart(walk, off.index(True), sides, own)}"
     )
+
+
+def _ways_apart(walk: TwoWalks, at: int, values: Sequence[LeafArrays], own: Sequence[float]) -> str:
+    """Return what a step and the loss function of its own run take of the outputs; empty where no way makes both."""
+    step = walk.done - 1
+    made = [
+        lane.trainer.probe.loss(held, lane.trainer.batch(step))
+        for lane, held in zip(walk.lanes, values, strict=False)
+    ]
+    seen = made[at].outputs or made[1 - at].outputs
+    batch = walk.lanes[at].trainer.batch(step)
+    ways = [ways_of_loss(loss, seen, batch) for loss in (walk.losses[at], own[at])]
+    if not all(ways) or set(ways[0]) & set(ways[1]):
+        return ""
+    return f" (the step takes the {ways[0][0]}, the loss function the {ways[1][0]})"
 
 
 def _gradient(walk: TwoWalks) -> tuple[LeafArrays, LeafArrays]:
