@@ -35,7 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with Streams() as streams:
             words = [*map(str, sys.argv[1:] if argv is None else argv)]
-            options = make_parser(words).parse_args(argv)
+            try:
+                options = make_parser(words).parse_args(argv)
+            except KeyboardInterrupt:  # while the command is loaded
+                return _stopped()
             options.command = shlex.join(["parity", *words])
             streams.set_policy(options.lost_streams)
             return leave(_run(options))
@@ -56,8 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         say(f"parity: error: {error}", sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:  # `check`, and `train` once it trains, handle signals themselves
-        print("parity: SIGINT: stopped", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return _stopped()
     except OSError as error:  # a full or read-only disk, mostly: the message names the file
         if isinstance(error, NotADirectoryError | IsADirectoryError) or error.errno in NO_SUCH_PLACE:
             say(f"parity: error: {reason(error, 'use')}; name another path", sys.stderr)
@@ -67,3 +69,8 @@ def _run(options: argparse.Namespace) -> int:
     except Exception:  # our own fault: never to be taken for a verdict
         traceback.print_exc()
         return EXIT_CODES["crashed"]
+
+
+def _stopped() -> int:
+    print("parity: SIGINT: stopped", file=sys.stderr)
+    return 128 + signal.SIGINT
