@@ -156,7 +156,7 @@ def test_numbers_of_extended_precision_are_compared_without_their_padding(tmp_pa
     held = [with_padding(0), with_padding(255), with_padding(0, 1e-19)]
     for number, one in enumerate(held):
         (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "x.pickle").write_bytes(pickle.dumps([one]))
+        (tmp_path / str(number) / "x.pickle").write_bytes(pickle.dumps([one, one[1]]))
         np.save(tmp_path / str(number) / "y.npy", one)
     first_, same, other = (contents(tmp_path / str(number), [], []) for number in range(3))
     assert first_ == same
@@ -201,12 +201,13 @@ def test_objects_that_refer_to_each_other_in_circles_are_compared_by_what_they_h
     assert all(leaf.kind[:5] != "file[" for leaf in first_.values()), "read, and not taken for bytes"
 
 
-def test_arrays_of_fields_in_a_file_of_joblib_are_read_without_what_lies_between_the_fields(tmp_path: Path) -> None:
+def test_arrays_of_fields_are_read_without_what_lies_between_the_fields(tmp_path: Path) -> None:
     kind = np.dtype({"names": ["at", "left"], "formats": ["<f8", "u1"], "offsets": [0, 8], "itemsize": 16})
     for number, (gap, value) in enumerate([(0, 1.5), (255, 1.5), (0, 2.5)]):
         rows = np.frombuffer(bytes([gap]) * 48, kind).copy()
         rows["at"], rows["left"] = value, [1, 2, 3]
         (tmp_path / str(number)).mkdir()
         joblib.dump({"nodes": rows, "n": 3}, tmp_path / str(number) / "x.joblib")
+        (tmp_path / str(number) / "x.pickle").write_bytes(pickle.dumps([rows, 3]))
     first_, same, other = (contents(tmp_path / str(number), [], []) for number in range(3))
     assert first_ == same != other

@@ -83,20 +83,39 @@ def _without_chance(content: Any) -> Any:
             dtype = _dtype(kind)
             if dtype is None:
                 return content
-            held = without_padding(np.frombuffer(held, dtype)).tobytes()
+            held = _without_gaps(held, dtype)
             match more:
                 case [bytes(), fill] if fill is not None and _bytes_of(fill) == _default_fill(dtype):
                     more = [more[0], None]
             return [*made_by, (version, shape, kind, reverse, held, *more)]
+        case [kind, bytes() as held] if (dtype := _dtype(kind)) is not None:  # a scalar
+            return [kind, _without_gaps(held, dtype)]
     return content
 
 
+def _without_gaps(held: bytes, dtype: np.dtype[Any]) -> bytes:
+    """Return the bytes of elements, zeros where they belong to no field and to no number."""
+    values = np.frombuffer(held, dtype)
+    if dtype.names is None:
+        return without_padding(values).tobytes()
+    clean = np.zeros(values.shape, dtype)
+    for name in dtype.names:
+        clean[name] = values[name]
+    return clean.tobytes()
+
+
 def _dtype(kind: Any) -> np.dtype[Any] | None:
-    """Return the type of an array in a pickle; None of one with fields, of objects, or in the other order."""
+    """Return the type of an array in a pickle; None of one of objects, of arrays, or in the other order."""
     match getattr(kind, "content", None):
-        case [str() as letters, _, _, (int(), "<" | "|", None, *_)] if letters[0] in "biufcSUmM":
+        case [str() as letters, _, _, (int(), "<" | "|", None, None, *_)] if letters[0] in "biufcSUmM":
             with suppress(TypeError, ValueError):
                 return np.dtype(letters)
+        case [str(), _, _, (int(), "|", None, tuple() as names, dict() as fields, int() as size, *_)]:
+            parts = [(_dtype(fields[name][0]), fields[name][1]) for name in names]
+            known = [(one, at) for one, at in parts if one is not None]
+            if len(known) == len(parts):
+                formats, offsets = [one for one, _ in known], [at for _, at in known]
+                return np.dtype({"names": list(names), "formats": formats, "offsets": offsets, "itemsize": size})
     return None
 
 
