@@ -51,11 +51,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what waits for `make soak` and what `make test-quick` selects, before pytest leaves out the rest.
-
-    What starts training processes comes first: at the end a test of a minute or two would leave the others idle.
-    """
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/processes/"))
+    """Mark what waits for `make soak` and what `make test-quick` selects, before pytest leaves out the rest."""
     cases: dict[str, set[str]] = {}
     config.collected_cases = cases  # type: ignore[attr-defined]
     config.long_and_quick = []  # type: ignore[attr-defined]
