@@ -20,7 +20,7 @@ from parity.formats.dcp import open_dcp
 from parity.formats.dcp_tree import DCP_TREE, dcp_tree_text
 from parity.formats.document import TREE_ENTRY, decode_tree, encode_tree
 from parity.formats.flax_msgpack import open_flax
-from parity.formats.joblib_file import read_joblib
+from parity.formats.joblib_file import read_joblib, without_gaps
 from parity.formats.mapping import map_file
 from parity.formats.megatron import TRACKER, newest_of_megatron
 from parity.formats.ocdbt import StorePlace, files_of, place_of, stored_values
@@ -114,4 +114,5 @@ __all__ = [
     "recognise",
     "steps_of",
     "stored_values",
+    "without_gaps",
 ]

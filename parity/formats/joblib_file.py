@@ -16,7 +16,7 @@ import numpy as np
 from parity.errors import CheckpointError
 from parity.formats.symbolic import PLAIN_CALLS, Function, Global, Made, read_pickle
 
-__all__ = ["read_joblib"]
+__all__ = ["read_joblib", "without_gaps"]
 
 WRAPPER = "joblib.numpy_pickle.NumpyArrayWrapper"
 
@@ -67,11 +67,11 @@ def _array(where: str, made: Made, stream: io.BytesIO) -> Any:
     if len(content) != wanted:
         raise CheckpointError(f"{where}: an array of {wanted:,} bytes is cut off after {len(content):,}")
     if dtype.names:
-        content = _without_gaps(np.frombuffer(content, dtype)).tobytes()
+        content = without_gaps(np.frombuffer(content, dtype)).tobytes()
     return {"dtype": str(dtype), "shape": list(shape), "order": state.get("order"), "bytes": content}
 
 
-def _without_gaps(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def without_gaps(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return rows whose bytes between the fields, which hold anything, are zeros."""
     clean = np.zeros(rows.shape, rows.dtype)
     for name in rows.dtype.names or ():

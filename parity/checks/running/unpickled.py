@@ -95,13 +95,10 @@ def _without_chance(content: Any) -> Any:
 
 def _without_gaps(held: bytes, dtype: np.dtype[Any]) -> bytes:
     """Return the bytes of elements, zeros where they belong to no field and to no number."""
+    from parity.formats import without_gaps
+
     values = np.frombuffer(held, dtype)
-    if dtype.names is None:
-        return without_padding(values).tobytes()
-    clean = np.zeros(values.shape, dtype)
-    for name in dtype.names:
-        clean[name] = values[name]
-    return clean.tobytes()
+    return (without_padding(values) if dtype.names is None else without_gaps(values)).tobytes()
 
 
 def _dtype(kind: Any) -> np.dtype[Any] | None:
