@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import parity
+from parity.checks.running.checksums import signs_of_checksums
 from parity.checks.running.decoded import contents
 from parity.checks.running.framed import read_framed
 from tests.live.small_loops import check, first
@@ -210,3 +211,15 @@ def test_a_text_that_is_no_checksum_of_a_file_counts_as_it_is(tmp_path: Path) ->
     wrong = tmp_path / "1" / "s.pkl.sha256"
     wrong.write_text(wrong.read_text().replace("s.pkl", "t.pkl")[::-1])
     assert contents(tmp_path / "1", [], []) != other
+
+
+def test_dates_and_fractions_have_no_file_digested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digested: list[int] = []
+    monkeypatch.setattr("parity.checks.running.checksums._sums", lambda data: digested.append(len(data)) or [])
+    name = "events.1234567890.20260131"
+    (tmp_path / name).write_text("loss 0.12345678 rate 0.1234567e-05 at 20260131123456\n")
+    signs_of_checksums(tmp_path, [name], lambda path: None)
+    assert not digested
+    (tmp_path / name).write_text("sha1 44f4a530fd62\n")
+    signs_of_checksums(tmp_path, [name], lambda path: None)
+    assert digested

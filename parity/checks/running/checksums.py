@@ -19,7 +19,10 @@ MOST_BYTES = 64 << 20
 """Largest file of which checksums are made."""
 MOST_TEXT = 1 << 20
 """Longest text in which they are looked for."""
-_HEX = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{8,128}|[0-9A-F]{8,128})(?![0-9A-Za-z])")
+_HEX = re.compile(r"(?<![0-9A-Za-z])(?=\d*[a-fA-F])(?:[0-9a-f]{8,128}|[0-9A-F]{8,128})(?![0-9A-Za-z])")
+"""Digits alone are a date or a time: with them every folder would have its files digested."""
+_HEX_IN_TEXT = re.compile(rf"(?<!\.){_HEX.pattern}")
+"""Nor is a fraction one: `0.1234567e-05`."""
 
 
 def signs_of_checksums(
@@ -39,7 +42,7 @@ def signs_of_checksums(
     words = {name: set(_HEX.findall(name)) for name in there}
     wanted: dict[int, set[str]] = defaultdict(set)
     for name, path in there.items():
-        for word in words[name] | set(_HEX.findall(_text(path))):
+        for word in words[name] | set(_HEX_IN_TEXT.findall(_text(path))):
             wanted[len(word)].add(word.lower())
     signs: dict[str, str] = {}
     renamed: dict[str, str] = {}
