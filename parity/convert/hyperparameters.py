@@ -164,7 +164,12 @@ def _set_in_groups(
         else:
             _set(group, argument, value)
             ledger.add(leaf, "transformed", target, f"was {now}{', the last of a schedule' if hyper.moved else ''}")
-    if len(ledger.entries) == known and (masked or value == 0):
+    if len(ledger.entries) == known and masked and value and not asked.proven:
+        why = (
+            f"is {value} and masked, no state has the mask, and no group of PyTorch's state decays a parameter of it"
+        )
+        ledger.add(leaf, "refused", how=f"{why}; --reset {leaf} leaves it out")
+    elif len(ledger.entries) == known and (masked or value == 0):
         ledger.add(leaf, "left out", how=f"no group of PyTorch's state has {argument} for its parameters")
     elif len(ledger.entries) == known:
         ledger.add(leaf, "refused", how=f"is {value}, and no group of PyTorch's state has {argument}")

@@ -7,6 +7,7 @@ the one is so of the other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from parity.convert.torch_names import statistics
@@ -69,6 +70,10 @@ def in_order(
         for one in range(place, end + 1)
         if shape is None or there[one] == shape
     )
+    # several values of one array are of several parameters on its storage: which of more names than values is theirs
+    # nothing tells
+    held, there_are = Counter(arrays[place] for place in places), Counter(arrays)
+    alone = alone and not any(1 < count < there_are[array] for array, count in held.items())
     return [names[place] for place in places], alone
 
 

@@ -2,7 +2,9 @@
 
 No state has the function that made it: another decay, another epsilon, a rate of another sign keep the same fields.
 So both make a few updates of the same small numbers in float64, from the counts and hyperparameters of the state, and
-each element is compared. Gradients are so small that no clipping acts, which in PyTorch is of the training loop.
+each element is compared. Gradients are so small that no clipping of them acts, which in PyTorch is of the training
+loop. One trial has moments so large that a clipping of updates acts, for which PyTorch's loop has no place. One has
+large gradients, and says whether they are clipped.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ MOST_ELEMENTS = 200_000
 MOST_EXTENT = 3
 SMALL = 1e-6
 """Size of gradients: below every clip. One trial has parameters as small, where a decay would hide the moments."""
+
+LARGE = 1e9
+"""Times the moments, in the trial in which a clipping of updates acts, and times the gradients in that of theirs."""
 
 TOLERANCE = 1e-5
 """Relative difference that numbers of float32 in the user's code explain, such as those of a schedule."""
@@ -79,8 +84,9 @@ def require_updates(
     if kind not in KINDS or not groups:
         return False, ""
     rates: set[float] = set()
-    for size in (1.0, SMALL):
-        trial = _UpdateTrial.of(params, state, kind, where, size)
+    clips = ""
+    for size, momentum, gradient in ((1.0, 1.0, 1.0), (SMALL, 1.0, 1.0), (1.0, LARGE, 1.0), (1.0, 1.0, LARGE)):
+        trial = _UpdateTrial.of(params, state, kind, where, size, momentum, gradient)
         try:
             own = measured.of_own(trial.params, trial.values, trial.grads)
             flat = [{leaf_name(keys): leaf for keys, leaf in leaves(one)} for one in (trial.params, *trial.grads)]
@@ -94,14 +100,33 @@ def require_updates(
             if not scale:
                 why = "a rate is 0 now, of its schedule or of PyTorch's group, so no updates are compared"
                 return False, f"{where}: {why}"
-            _require_same(one, other, scale, trial.tolerance, kind, groups, where)
-            if at == 0 and scale != 1.0:
+            parted = _parted(one, other, scale, trial.tolerance, groups)
+            moved_otherwise = bool(rates) and abs(scale / min(rates) - 1) > trial.tolerance
+            if gradient != 1.0:
+                clips = clips or (CLIPS if at == 0 and (parted or moved_otherwise) else "")
+                continue
+            if parted or (at == 0 and moved_otherwise):
+                raise CheckpointError(
+                    f"{where}: its update is not that of {kind} in PyTorch's state: {parted or ANOTHER_RATE}"
+                    f"{BEHIND if momentum != 1.0 else ''}; give the transformation that takes the same steps"
+                )
+            if at == 0 and trial.scheduled:
                 rates.add(scale)
+    rates -= {1.0}
     if not rates:
-        return True, ""
+        return True, f"{where}: {clips}" if clips else ""
     shown = f"{groups[0][0].get('lr')} in PyTorch's group"
     said = f"its schedule gives {min(rates):.6g} times the rate, which is {shown}: in JAX the schedule decides"
-    return True, f"{where}: {said}"
+    return True, f"{where}: {said}{f'; {clips}' if clips else ''}"
+
+
+CLIPS = "it takes another step where gradients are large, as a clipping does: PyTorch's loop has to clip alike"
+
+BEHIND = (
+    " (with large moments: what is clipped is the update, not the gradient, which PyTorch's loop has no place for)"
+)
+
+ANOTHER_RATE = "all of it is another multiple of PyTorch's than where moments are small"
 
 
 @dataclass(frozen=True)
@@ -117,8 +142,20 @@ class _UpdateTrial:
     tolerance: float
 
     @classmethod
-    def of(cls, params: Tree, state: Tree, kind: str, where: str, size: float) -> _UpdateTrial:
-        """Draw numbers like some parameters, with moments like a state's."""
+    def of(
+        cls, params: Tree, state: Tree, kind: str, where: str, size: float, momentum: float, gradient: float
+    ) -> _UpdateTrial:
+        """Draw numbers like some parameters, with moments like a state's.
+
+        Args:
+            params: The parameters.
+            state: The state of the transformation.
+            kind: Class of the optimizer.
+            where: What names the transformation.
+            size: Of parameters.
+            momentum: Times first moments, and buffers of a momentum.
+            gradient: Times gradients.
+        """
         draw = np.random.default_rng(7)
         total = sum(leaf.size for _, leaf in leaves(params) if isinstance(leaf, Array))
 
@@ -137,7 +174,7 @@ class _UpdateTrial:
         for moment in parts.moments:
             for slot, rows in moment.slots.items():
                 for path, (leaf, array) in rows.items():
-                    value = SMALL * draw.standard_normal(shapes[path])
+                    value = momentum * SMALL * draw.standard_normal(shapes[path])
                     if slot == "second_moment":
                         value = SMALL**2 * (0.5 + draw.random(shapes[path]))
                     elif slot == "infinity_norm":
@@ -153,7 +190,7 @@ class _UpdateTrial:
                 if known.size == 1 and known.dtype.kind in "biuf":
                     values[name] = known
         tolerance = ROUNDED if narrow or kind == "RAdam" else TOLERANCE
-        grads = [drawn(SMALL), drawn(SMALL)]
+        grads = [drawn(gradient * SMALL), drawn(gradient * SMALL)]
         return cls(drawn(size), grads, values, slots, steps, bool(parts.schedules), tolerance)
 
 
@@ -178,15 +215,14 @@ def _scale(one: UpdateArrays, other: UpdateArrays) -> float:
     return scale if scale > 0 and abs(scale - 1) > TOLERANCE else 1.0
 
 
-def _require_same(
+def _parted(
     one: UpdateArrays,
     other: UpdateArrays,
     scale: float,
     tolerance: float,
-    kind: str,
     groups: Sequence[tuple[Mapping[str, Any], Sequence[str]]],
-    where: str,
-) -> None:
+) -> str:
+    """Return what two updates differ in, as a clause; empty where they are the same."""
     for group, paths in groups:
         for path in paths:
             mine, its = np.asarray(one.get(path, np.zeros(()))), scale * np.asarray(other[path])
@@ -197,11 +233,11 @@ def _require_same(
             if np.max(np.abs(mine - its)) <= tolerance * largest:
                 continue
             shown = ", ".join(f"{name}={group[name]}" for name in SHOWN if name in group)
-            raise CheckpointError(
-                f"{where}: its update is not that of {kind} in PyTorch's state: an element of {path} moves by "
-                f"{np.broadcast_to(mine, its.shape).flat[worst]:.6g}, and by {its.flat[worst]:.6g} with {shown}; "
-                "give the transformation that takes the same steps"
+            return (
+                f"an element of {path} moves by {np.broadcast_to(mine, its.shape).flat[worst]:.6g}, and by "
+                f"{its.flat[worst]:.6g} with {shown}"
             )
+    return ""
 
 
 SHOWN = ("lr", "betas", "momentum", "eps", "weight_decay", "nesterov")

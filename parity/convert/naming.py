@@ -30,7 +30,7 @@ from parity.formats import Array, Key, Source
 from parity.mapping import by_shapes
 from parity.state import OptimizerKind
 
-__all__ = ["ADVICE", "Naming", "keeps_order", "name_numbers"]
+__all__ = ["ADVICE", "ONE_STORAGE", "Naming", "keeps_order", "name_numbers"]
 
 ADVICE = (
     "give the names in the order of the optimizer with --names FILE, one a line, or --model mine:Model to build the "
@@ -113,7 +113,8 @@ def name_numbers(
     # of several values without a shape, what trains next in JAX would go to any of them
     proven = None if shapes.count(None) > 1 else by_shapes(shapes, {name: model[name].shape for name in candidates})
     if proven is not None:
-        return proven, "their shapes, each of which one parameter alone has"
+        tied = any(name not in candidates for name in every)
+        return proven, f"their shapes, each of which one parameter alone has{ONE_STORAGE if tied else ''}"
     filled = [group for group in groups if group.get("params")]
     why = _no_order(candidates, model, known)
     if len(filled) > 1:
@@ -128,6 +129,9 @@ def name_numbers(
     raise CheckpointError(
         f"{where} {why.removeprefix('it ')}: nothing says which parameter each number is of{shown}; {advice}"
     )
+
+
+ONE_STORAGE = ", if the names on one storage are one parameter"
 
 
 def _may_have_state(

@@ -114,6 +114,16 @@ def test_what_pytorch_would_compute_otherwise_is_refused(name: str) -> None:
     assert {entry.leaf for entry in ledger.of("reset")} == leaves
 
 
+def test_a_masked_decay_is_refused_where_no_group_decays() -> None:
+    """It was left out, as a value that no group has a place for."""
+    tx = IH(optax.adamw, static_args=("mask",))(RATE, weight_decay=0.3, mask=decayed)
+    _, ledger = back(tx, AdamW, weight_decay=0.0)
+    [refused] = ledger.of("refused")
+    assert "no group of PyTorch's state decays a parameter of it" in refused.how
+    _, ledger = back(tx, AdamW, weight_decay=0.0, reset=(refused.leaf,))
+    assert not ledger.refused
+
+
 def test_what_the_group_has_is_set() -> None:
     group, ledger = back(IH(optax.adamw)(RATE, b1=0.5, weight_decay=0.3))
     assert not ledger.refused

@@ -49,6 +49,8 @@ other_eps = optax.adamw(0.03, eps=2e-8, **wanted)
 positive = chain(same, optax.keep_params_nonnegative())
 masked = optax.adamw(0.03, mask=decayed, **wanted)
 clipped_after = chain(same, optax.clip(0.001))
+seldom_clipped = chain(same, optax.clip(2.0))
+clipped_between = chain(by_adam, optax.clip_by_global_norm(9.0), optax.add_decayed_weights(0.2), optax.scale(-0.03))
 unnamed_rate = IH(lambda lr: optax.adamw(lr, **wanted))(lr=0.5)
 unnamed_decay = IH(lambda wd: optax.adamw(0.03, b1=0.8, b2=0.99, weight_decay=wd))(wd=0.9)
 twice = chain(IH(optax.adamw)(learning_rate=1.0), IH(lambda learning_rate: optax.scale(learning_rate))(0.5))
@@ -188,3 +190,13 @@ def test_updates_of_both_are_equal_where_nothing_differs() -> None:
     [its] = updates_by_class("AdamW", [(given, ["w"])], rows, moments, {"w": 3}, [rows])
     assert np.allclose(own["w"], its["w"], rtol=1e-14)
     assert own["w"][0] != own["w"][1]
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(
+    ("name", "clips"), [("same", False), ("clipped", True), ("sloped", False), ("warming", False)]
+)
+def test_a_clipping_of_gradients_is_said(name: str, clips: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    save()
+    main(["convert", "a.pt", "o", "--to", "orbax", "--optimizer", f"mine_of_updates:{name}"])
+    assert ("has to clip alike" in " ".join(capsys.readouterr().out.split())) == clips

@@ -176,6 +176,22 @@ def test_what_decides_nothing_is_refused_with_what_would(tree: Any, known: Namin
         assert f"--model {object_that_decides}" in str(caught.value)
 
 
+def test_several_values_of_one_storage_with_more_names_are_refused() -> None:
+    """One of its names may be frozen: who wraps the array of a parameter anew has two parameters of one storage."""
+    shared = square(ORDER, [[0, 1]])
+    for array in shared["model"].values():
+        array.shared = "one storage"
+    with pytest.raises(CheckpointError, match="fit in several ways"):
+        read_torch_state(shared, Naming(ordered=True))
+    tied = square(ORDER, [[0]])
+    for array in tied["model"].values():
+        array.shared = "one storage"
+    part = read_torch_state(tied, Naming(ordered=True)).optimizer
+    assert part is not None
+    assert list(part.names.values()) == ORDER[:1]
+    assert part.named_by.endswith("if the names on one storage are one parameter")
+
+
 @pytest.mark.parametrize(
     ("tree", "known", "names"),
     [
