@@ -111,6 +111,8 @@ def _iterator(walk: Walk, path: str, value: Any) -> None:
         parts = None
     if isinstance(value, itertools.cycle) and isinstance(parts, tuple) and _is_shown_by_period(walk, path, parts):
         return
+    if isinstance(value, _TEE) and isinstance(parts, tuple) and _is_shown_by_what_waits(walk, path, *parts[2]):
+        return
     if isinstance(parts, tuple) and len(parts) > 2 and not isinstance(value, itertools.zip_longest):
         _inner(walk, f"{path}.state", parts[2])
     if isinstance(value, enumerate) and isinstance(parts, tuple):
@@ -154,6 +156,38 @@ def _is_shown_by_period(walk: Walk, path: str, parts: tuple[Any, ...]) -> bool:
     return True
 
 
+def _is_shown_by_what_waits(walk: Walk, path: str, block: Any, at: int) -> bool:
+    """Show one of the iterators of a `tee` by what was drawn and not given yet, and what it draws from.
+
+    It keeps blocks of what was drawn, what it has given itself among it: so two that give the same from here on would
+    be two states, where a new process makes them anew.
+
+    Args:
+        walk: The walk.
+        path: Path of the iterator.
+        block: The block that it stands in.
+        at: Its place in the block.
+
+    Returns:
+        Whether the blocks say what they hold.
+    """
+    waiting: list[Any] = []
+    while True:
+        try:
+            _, (source, held, following) = block.__reduce__()
+        except (TypeError, ValueError):
+            return False
+        waiting += held[at:]
+        if following is None or len(waiting) > walk.many:
+            break
+        block, at = following, 0
+    _inner(walk, f"{path}.waiting", waiting)
+    _inner(walk, f"{path}.of", source)
+    return True
+
+
+_TEE: type = type(itertools.tee(())[0])
+
 _COPIED: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter("")), type(iter(range(0))))
 """Iterators of which a copy goes through the same, and leaves the first where it is."""
 
@@ -189,7 +223,7 @@ _ITERATORS: tuple[Any, ...] = (
     itertools.accumulate, itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.compress,
     type(iter(collections.OrderedDict())), type(iter(collections.deque())), type(reversed(collections.deque())),
     type(iter(array.array("b"))), type(struct.iter_unpack("b", b"")),
-    itertools.pairwise, itertools.groupby, type(itertools.tee(())[0]),
+    itertools.pairwise, itertools.groupby, _TEE,
     *(getattr(itertools, name) for name in ("_tee_dataobject", "_grouper")), *_RANGES,
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ from parity.capture.arrays import LONG, PLAIN, digest_of, role_of_array
 from parity.capture.names import component_from_name
 from parity.capture.registry import Visit, is_a, register
 from parity.capture.walk import Walk
-from parity.capture.whole import said_of_key
+from parity.capture.whole import items_of, said_of_key
 
 __all__ = ["TRAINED"]
 
@@ -114,7 +114,7 @@ def _mapping(walk: Walk, path: str, value: Any) -> None:
     if isinstance(value, collections.UserDict):
         walk.is_new(path, value.data, component)
         value = value.data
-    pairs = list(dict.items(value) if isinstance(value, dict) else value.items())
+    pairs = items_of(value)
     if len(pairs) > LONG and walk.whole(path, value, dict(pairs), component, least=walk.many):
         walk.leaf(f"{path}.len", len(pairs), component, "structure")
     else:

@@ -184,7 +184,7 @@ class Walk:
         found = whole_of(held, least, self._hide, shared=not least)
         if found is None:
             return False
-        leaf = Leaf("scalar", component, kind_of_whole(value, found.numbers), digest_of(found.text))
+        leaf = Leaf("scalar", component, kind_of_whole(value, len(held), found.numbers), digest_of(found.text))
         self.add(path, leaf, lambda: copy.deepcopy(held))
         if found.sample:
             self.snapshot.samples[path] = found.sample

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from parity.capture.arrays import LONG, PLAIN, digest_of
 from parity.capture.probes import without_places
 
-__all__ = ["MANY", "PlainContent", "kind_of_whole", "said_of_key", "whole_of"]
+__all__ = ["MANY", "PlainContent", "items_of", "kind_of_whole", "said_of_key", "whole_of"]
 
 MANY = 2000
 """Elements above which a container of plain values is one leaf, those of containers in it counted too."""
@@ -84,14 +84,39 @@ def whole_of(
     return PlainContent(elements, numbers, text, tuple(_sample(outer)) if numbers else ())
 
 
-def kind_of_whole(value: Any, numbers: bool) -> str:
+def items_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Return keys and values of a mapping, without those that a `Counter` or a `defaultdict` gives anyhow.
+
+    A count that came down to zero, an empty list that a look at a key has made: asking for it gives the same as
+    asking for a key that is not there, and a table that is made anew from what was counted has none of them. What a
+    loop over the keys does with them shows in what it does.
+
+    Example:
+        >>> items_of(collections.Counter(a=1, b=0)), items_of(dict(a=1, b=0))
+        ([('a', 1)], [('a', 1), ('b', 0)])
+    """
+    items = list(dict.items(mapping) if isinstance(mapping, dict) else mapping.items())
+    if isinstance(mapping, collections.Counter):
+        return [(key, value) for key, value in items if type(value) is not int or value]
+    factory = mapping.default_factory if isinstance(mapping, collections.defaultdict) else None
+    if factory not in _EMPTY:
+        return items
+    return [(key, value) for key, value in items if type(value) is not factory or value or repr(value) == "-0.0"]
+
+
+_EMPTY = (int, float, bool, str, bytes, list, tuple, dict, set, frozenset)
+"""What makes defaults that hold nothing."""
+
+
+def kind_of_whole(value: Any, length: int, numbers: bool) -> str:
     """Return the kind of a leaf that stands for a container: `dict[20000]`, `list[100] of numbers`.
 
     Args:
         value: The container.
+        length: Elements of it that are shown.
         numbers: Whether it holds floating numbers and nothing but numbers.
     """
-    return f"{type(value).__name__}[{len(value)}]{' of numbers' if numbers else ''}"
+    return f"{type(value).__name__}[{length}]{' of numbers' if numbers else ''}"
 
 
 def said_of_key(key: Any) -> str:
@@ -127,9 +152,9 @@ def _written(outer: Any, hide: Mapping[str, str]) -> Iterator[str]:
                 continue
             yield f"{cls.__name__}("
             if cls in _MAPPINGS:
-                plain = set(map(type, one)) | set(map(type, one.values())) <= _VALUES
-                parts = _sorted(one.items(), hide) if plain else None
-                ordered = () if plain else sorted(one.items(), key=lambda pair: said_of_key(pair[0]))
+                plain, items = set(map(type, one)) | set(map(type, one.values())) <= _VALUES, items_of(one)
+                parts = _sorted(items, hide) if plain else None
+                ordered = () if plain else sorted(items, key=lambda pair: said_of_key(pair[0]))
                 stack.append(iter([part for pair in ordered for part in pair]))
             else:
                 plain = set(map(type, one)) <= _VALUES

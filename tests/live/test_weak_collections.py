@@ -133,3 +133,56 @@ def test_what_was_kept_in_the_run_before_is_not_met_again() -> None:
     found = judged(of_defaults(True))
     assert found.verdict == "broken"
     assert "Cycled.rate.store" in found.suspects[0].path, found.text()
+
+
+class Storage:
+    def __init__(self, start: int) -> None:
+        self.iter = start
+        self.seen: list[Any] = []
+
+
+class Saver:
+    """A hook that holds its trainer by a proxy, and decides by a number that another object has a name alike for."""
+
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+
+    def after_step(self, folder: Path) -> None:
+        if (self.trainer.iter + 1) % 5 == 0:
+            state = self.trainer.iter + 1, self.trainer.w, self.trainer.storage.seen
+            (folder / "state").write_bytes(pickle.dumps(state))
+
+
+class HookedTrainer:
+    def __init__(self, start: int, w: Any, storage: Storage) -> None:
+        self.iter, self.w, self.storage = start, w, storage
+        self.hook = Saver(weakref.proxy(self))
+
+    def run(self, folder: Path, steps: int) -> None:
+        begun = self.iter
+        for self.iter in range(begun, steps):
+            parity.mark(self.iter)
+            self.storage.iter = self.iter
+            self.w = self.w * 0.9 + 0.01 * self.iter
+            self.storage.seen.append((float(self.w[0]), self.storage.iter))
+            self.hook.after_step(folder)
+
+
+def hooked(lost: bool) -> Callable[[Path, int], Any]:
+    def train(folder: Path, steps: int) -> Any:
+        start, w, seen = 0, np.ones(3), []
+        if (folder / "state").exists():
+            start, w, seen = pickle.loads((folder / "state").read_bytes())
+        storage = Storage(start)
+        storage.seen = [] if lost else seen
+        HookedTrainer(start, w, storage).run(folder, steps)
+        return storage.seen
+
+    return train
+
+
+def test_a_condition_that_takes_a_value_through_a_proxy_takes_that_of_the_object() -> None:
+    held = parity.resumes(hooked(False), steps=30, stop_at=18, mode="inline", scenarios="all")
+    assert held.verdict == "holds", held.text()
+    found = parity.resumes(hooked(True), steps=30, stop_at=18, mode="inline")
+    assert (found.verdict, found.suspects[0].when) == ("broken", "at the resume"), found.text()

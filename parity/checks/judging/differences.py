@@ -177,7 +177,7 @@ class Differences:
         if self._same_batch():  # iterators that have skipped differ inside from those that were never stopped
             others = [p for p in soft if both.leaf(p).role != "position"]
             # where nothing else can be the cause, one that gives no data may be: an endless generator of rates
-            soft = others if self.hard[0] or self._any_taken(others) else soft
+            soft = others if set(self.hard[0]) - self.uninterrupted.idle or self._any_taken(others) else soft
         found = self._evidence(0, soft, RANK)
         # what a step moves is state; a first value that no step changes is often nothing but its beginning
         begun = [e for e in found if e.component == e.path and e.path not in changing]
@@ -253,7 +253,7 @@ class Differences:
         both = self.states[self.first_later]
         follow = [p for p in self.found[self.first_later] if may_follow(p, both, self.uninterrupted)]
         follow = [p for p in follow if not both.is_other_name(p)]
-        follow = [p for p in follow if both.leaf(p).role != "position"] or follow
+        follow = [p for p in follow if not both.is_a_place(p)] or follow
         batch = set(self._batches(self.first_later))
         found = self._evidence(self.first_later, follow, LATER)
         found = [

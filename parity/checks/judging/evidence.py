@@ -296,6 +296,16 @@ class TwoStates(NamedTuple):
             return right.same(self.left.leaves.get(left.digest))
         return left.same(self.right.leaves.get(right.digest))
 
+    def is_a_place(self, path: str) -> bool:
+        """Return whether a path is a place in an iterator, or another name of data that both runs hold elsewhere.
+
+        Under which of its names a batch is met first depends on where the loop stands in it.
+        """
+        both = [state.leaves[path] for state in (self.left, self.right) if path in state.leaves]
+        roles = {leaf.role for leaf in both}
+        is_data = all(leaf.component.startswith("data.") for leaf in both)
+        return self.leaf(path).role == "position" or (roles == {"alias"} and is_data and len(both) == 2)
+
     def component(self, path: str) -> str:
         """Return what differs at a path: of memory that is shared on one side only, the tie."""
         both = [state.leaves[path] for state in (self.left, self.right) if path in state.leaves]

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from parity.capture import Leaf, root_of
 from parity.checks.judging.alignment import align
+from parity.checks.judging.as_saved import as_saved
 from parity.checks.judging.bounds import keeps_away, runs_into
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
@@ -134,7 +135,7 @@ def judge_resumed(reference: Trace, resumed: Trace, uninterrupted: Uninterrupted
     if parted is not None and not shifted:
         step, other = parted
         out.broken.append(Evidence("counters.step", "mark", step, str(step), str(other), "after the resume"))
-    states = both_runs(reference.marks[at:], resumed.marks)
+    states = as_saved(both_runs(reference.marks[at:], resumed.marks), reference.marks, at, resumed.restored)
     out.compared = len(states)
     _judge_states(out, states, reference, resumed, uninterrupted, at)
     expected_marks = len(reference.marks) - at

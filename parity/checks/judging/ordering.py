@@ -107,6 +107,8 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
             made = [e for e in read if e.component != "loss"]
             causes = made + [e for e in causes if e not in made]
             position = [*made, later[0]._replace(component="data.position")]
+        # what was drawn before the mark follows from the number by which it was drawn
+        position.sort(key=lambda e: e.component == "data.position" and _is_a_fraction(e.expected))
         others = [e for e in causes if e not in position]
         telling = [
             e for e in others if e.component.startswith(("rng", "ema", "model.b", "model.p", "optim", "best"))
@@ -124,6 +126,14 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
     return causes
 
 
+def _is_a_fraction(text: str) -> bool:
+    """Return whether a text is of a floating number, which is no place in anything."""
+    try:
+        return not float(text).is_integer()
+    except (ValueError, OverflowError):
+        return False
+
+
 def seeds_of_loaders(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
     """Return what of the hard differences is behind all else: a generator that moves seldom.
 
@@ -133,6 +143,8 @@ def seeds_of_loaders(lost: list[Evidence], causes: list[Evidence], uninterrupted
     # how many batches an iterator has given does not follow from a generator
     elsewhere = any(e.component == "data.position" and e.path.endswith(".count") for e in causes)
     told = elsewhere or len(idle) < len(lost) or any(is_read(e, uninterrupted) for e in causes)
+    # nor does how far an iterator of the trainer's own has come, which a variable holds that a step takes
+    told = told or any(e.component == "data.position" and _is_held(e, uninterrupted) for e in causes)
     return idle if told else []
 
 

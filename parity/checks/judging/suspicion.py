@@ -34,7 +34,7 @@ def without_effect_last(found: list[Evidence], seen: Differences, *, failed: boo
     ahead += [e for e in found if e.when == after_resume(0) and is_made_again(e.path, seen.states)]
     if not failed:
         ahead += [e for e in found if _is_needless(e, seen)]
-    ahead += [e for e in found if _is_a_default(e)]
+    ahead += [e for e in found if _is_a_default(e) or _is_a_zero_that_is_not_there(e)]
     idle += [e for e in ahead if e not in idle]
     equal = [e for e in found if e.when == after_resume(0) and is_another_type(e.path, seen.states[:1])]
     ordered = [e for e in [*(e for e in found if e not in idle), *idle] if e not in equal]
@@ -56,6 +56,14 @@ def _is_a_default(e: Evidence) -> bool:
     return e.component == "optimizer.defaults"
 
 
+def _is_a_zero_that_is_not_there(e: Evidence) -> bool:
+    """Return whether an entry of a table is zero in one run and absent in the other: counted down, or made anew.
+
+    A `Counter` gives zero for both, and so do `get(key, 0)` and a default.
+    """
+    return {e.expected, e.got} in ({"0", "absent"}, {"0.0", "absent"}) and e.path.endswith("]")
+
+
 def of_a_beginning(e: Evidence, seen: Differences, *, failed: bool) -> int:
     """Return whether, and how surely, every resume makes something so; 0 where it may be lost.
 
@@ -66,6 +74,8 @@ def of_a_beginning(e: Evidence, seen: Differences, *, failed: bool) -> int:
     if e.when != after_resume(0):
         return 0
     if is_another_type(e.path, seen.states[:1]) or (not failed and _is_needless(e, seen)) or _is_a_default(e):
+        return 3
+    if _is_a_zero_that_is_not_there(e):
         return 3
     both = e.path in seen.states[0].left.leaves and e.path in seen.states[0].right.leaves  # a lost key is no number
     is_number = both and e.component == e.path and seen.states[0].leaf(e.path).role == "scalar"

@@ -120,7 +120,9 @@ def _kills(marks: Sequence[Mark], stop: int, every: int | None, saves: Sequence[
         found["before-save"] = (saves[0] - 1,)
     epochs = epoch_ends(marks)
     if len(epochs) > 1:
-        found["epoch-end"] = (epochs[1],)
+        # what the end of an epoch does after a save at its last step is skipped by a resume from that save alone
+        saved = [at for at in (*epochs[1:], epochs[0]) if at in saves and at < last]
+        found["epoch-end"] = ((saved or epochs[1:])[0],)
         found["mid-epoch"] = (min((epochs[0] + epochs[1]) // 2 + 1, last),)
     if every:
         validation = (stop // every) * every

@@ -66,7 +66,11 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
     if known and _again(whole, states) < TABLE:
         whole = [p for p in whole if _turns(p, states)]
     if not _moves(whole, states, MOVES):
-        return 0, [], False
+        texts = [p for p in there if _is_text(p, last.leaves)]
+        if known or not _moves(texts, states, MOVES):
+            return 0, [], False
+        some = ", ".join(sorted(texts)[:3])
+        return len(texts), [f"no number changes: texts are taken for what is trained, as {some}"], False
     most = " in most steps" if known else ""
     some = ", ".join(sorted(whole)[:3])
     said = [f"no floating value changes{most}: whole numbers are taken for what is trained, as {some}"]
@@ -120,6 +124,12 @@ def _is_whole(path: str, leaves: PathLeaves) -> bool:
     if leaf.role == "array":
         return leaf.kind.startswith(("int", "uint", "bool"))
     return leaf.role == "scalar" and leaf.kind == "int" and f"{holder}.len" in leaves
+
+
+def _is_text(path: str, leaves: PathLeaves) -> bool:
+    """Return whether a value is one of the texts of a container, such as the pieces that words were merged from."""
+    leaf, holder = leaves[path], path[: max(path.rfind("."), path.rfind("["))]
+    return leaf.role == "scalar" and leaf.kind == "str" and f"{holder}.len" in leaves
 
 
 TABLE = 8

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple
@@ -213,6 +214,7 @@ class DecisionWatch:
             return Decision("path", path) if path is not None else self._known_by(name, value)
         try:
             owner = eval(_compiled(site.base), frame.f_globals, frame.f_locals)  # names, attributes and keys alone
+            owner = _behind(owner)
         except Exception:  # not there yet, or a property that raises
             return unknown
         path = self.owners.get(id(owner))
@@ -225,6 +227,11 @@ class DecisionWatch:
         if not isinstance(value, bool | int | float | str | None | np.generic):
             return Decision("name", name)
         return Decision("value", name, repr(value.item() if isinstance(value, np.generic) else value), self._count())
+
+
+def _behind(owner: Any) -> Any:
+    """Return the object that a weak proxy stands for, else the object itself: hooks hold their trainer by one."""
+    return owner.__reduce_ex__.__self__ if type(owner) in weakref.ProxyTypes else owner
 
 
 @functools.lru_cache(maxsize=1 << 10)
