@@ -65,6 +65,8 @@ def fitted(
 
     Numerics: a fit by least squares in float64, judged by the largest difference of an element.
     """
+    if not made.size:
+        return None  # of no elements any parts would make it
     table = np.stack(columns, 1)
     parts, *_ = np.linalg.lstsq(table, made, rcond=None)
     close = float(np.abs(table @ parts - made).max()) <= within * float(np.abs(made).max(initial=0.0))

@@ -242,8 +242,8 @@ def _form_of(walk: TwoWalks, at: int) -> tuple[GradientForm, Observed] | None:
 def _found_form(walk: TwoWalks, at: int) -> tuple[GradientForm, Observed] | None:
     """Return the form of which all updates of a run are made; None where none is, or two that differ."""
     ways = [seen_updates(walk, at, own=own)[:3] for own in (True, False)]
-    if len(ways[0]) < 2 or ways[0][0].at != 1:
-        return None
+    if len(ways[0]) < 2 or ways[0][0].at != 1 or not all(updates and updates[0].gradient for updates in ways):
+        return None  # a layer that begins at zero keeps the gradient from all others, and a decay moves those
     for seen in _observed(ways[0][0]):
         for makers in _makers(walk.lanes[at], seen):
             found = [held for own, updates in zip((True, False), ways, strict=True) if at == 0 or not own

@@ -92,7 +92,8 @@ def _group_cause(walk: TwoWalks, moves: Sequence[LeafArrays], factors: Mapping[s
     if walk.suspects.keys() - averages_in(walk.lanes[0]):
         return ""  # what differs in the moments shows in the moves; an average follows them
     held = [dict(walk.lanes[0].moments[walk.done].slots[slot]) for slot in walk.matched if slot != MODEL]
-    known = {leaf for one in held for leaf in walk.pairing.over(one)}
+    # no rate moves a leaf whose moments are zero, as behind a layer that begins at zero: a decay does
+    known = {leaf for one in held for leaf, moment in walk.pairing.over(one).items() if np.any(moment)}
     several = {leaf: factor for leaf, factor in factors.items() if moves[0][leaf].size >= FEW and leaf in known}
     other = {leaf: factor for leaf, factor in several.items() if abs(factor - 1.0) > PRINTED}
     kinds: list[float] = []

@@ -37,6 +37,7 @@ from parity.checks.proving.recurrences import (
     ahead_cause,
     another_gradient_cause,
     divisor_cause,
+    is_clipped_by_value,
     rate_inside_cause,
     second_moment_cause,
 )
@@ -260,11 +261,7 @@ def _rate_in_momentum(here: TakenParts, there: TakenParts, walk: TwoWalks) -> st
 def _clip_value_cause(here: TakenParts, there: TakenParts, walk: TwoWalks) -> str:
     for who, one, other, lane in (("the port", there, here, 1), ("the trainer", here, there, 0)):
         if one.loose and not other.loose:
-            held = walk.lanes[lane].moments[1].slots[one.slot]
-            tops = [np.abs(array).ravel() for array in held.values()]
-            flat = np.concatenate(tops)
-            top = float(flat.max(initial=0.0))
-            if top and int((flat >= top * (1 - 1e-12)).sum()) > 1:
+            if is_clipped_by_value(walk.lanes[lane], one.slot):
                 return f"clipping: {who} clips every element of the gradient by itself (by value), the other does not"
             return f"gradient: what {who} keeps in {one.slot} is no multiple of the gradient of its loss"
     return ""
