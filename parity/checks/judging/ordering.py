@@ -107,8 +107,6 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
             made = [e for e in read if e.component != "loss"]
             causes = made + [e for e in causes if e not in made]
             position = [*made, later[0]._replace(component="data.position")]
-        # what was drawn before the mark follows from the number by which it was drawn
-        position.sort(key=lambda e: e.component == "data.position" and _is_a_fraction(e.expected))
         others = [e for e in causes if e not in position]
         telling = [
             e for e in others if e.component.startswith(("rng", "ema", "model.b", "model.p", "optim", "best"))
@@ -124,14 +122,6 @@ def with_data(causes: list[Evidence], later: list[Evidence], uninterrupted: Unin
         ]
         return saved + later[:1] + [e for e in causes if e not in saved]
     return causes
-
-
-def _is_a_fraction(text: str) -> bool:
-    """Return whether a text is of a floating number, which is no place in anything."""
-    try:
-        return not float(text).is_integer()
-    except (ValueError, OverflowError):
-        return False
 
 
 def seeds_of_loaders(lost: list[Evidence], causes: list[Evidence], uninterrupted: Uninterrupted) -> list[Evidence]:
