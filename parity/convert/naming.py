@@ -30,7 +30,7 @@ from parity.formats import Array, Key, Source
 from parity.mapping import by_shapes
 from parity.state import OptimizerKind
 
-__all__ = ["ADVICE", "ONE_STORAGE", "Naming", "keeps_order", "name_numbers"]
+__all__ = ["ADVICE", "Naming", "is_inferred", "keeps_order", "name_numbers"]
 
 ADVICE = (
     "give the names in the order of the optimizer with --names FILE, one a line, or --model mine:Model to build the "
@@ -114,7 +114,7 @@ def name_numbers(
     proven = None if shapes.count(None) > 1 else by_shapes(shapes, {name: model[name].shape for name in candidates})
     if proven is not None:
         tied = any(name not in candidates for name in every)
-        return proven, f"their shapes, each of which one parameter alone has{ONE_STORAGE if tied else ''}"
+        return proven, f"their shapes, each of which one parameter alone has{_ONE_STORAGE if tied else ''}"
     filled = [group for group in groups if group.get("params")]
     why = _no_order(candidates, model, known)
     if len(filled) > 1:
@@ -131,7 +131,20 @@ def name_numbers(
     )
 
 
-ONE_STORAGE = ", if the names on one storage are one parameter"
+_ONE_STORAGE = ", if the names on one storage are one parameter"
+
+
+def is_inferred(named_by: str) -> bool:
+    """Return whether what the names of an optimizer's parameters are known by is no proof of them.
+
+    Args:
+        named_by: As `name_numbers` says it.
+
+    Example:
+        >>> is_inferred("param_names"), is_inferred("the order of the model, and tied names")
+        (False, True)
+    """
+    return "order" in named_by or named_by.endswith(_ONE_STORAGE)
 
 
 def _may_have_state(

@@ -16,7 +16,7 @@ from parity.convert.hyperparameters import require_placed
 from parity.convert.ledger import Ledger
 from parity.convert.measuring import Updates, require_updates
 from parity.convert.moving import LOSS_SCALE, MOVING, SCHEDULE, moving_leaves, note_unmoving
-from parity.convert.naming import ONE_STORAGE, Naming
+from parity.convert.naming import Naming, is_inferred
 from parity.convert.objects import without_objects
 from parity.convert.optax_names import name_of, require_class, require_momentum
 from parity.convert.optax_tree import fill_optax
@@ -178,7 +178,7 @@ class _Forward:
             source, known, alone=options.only_params or OPTIMIZER in options.reset, named=named
         )
         part = self.state.optimizer
-        if part is not None and ("order" in part.named_by or part.named_by.endswith(ONE_STORAGE)):
+        if part is not None and is_inferred(part.named_by):
             ledger.notes.append(
                 f"the names of the optimizer's parameters are inferred: by {part.named_by}; --names FILE or --model "
                 "mine:Model states them"

@@ -18,7 +18,7 @@ from parity.convert.ledger import Ledger
 from parity.convert.measuring import Updates, require_updates
 from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
-from parity.convert.naming import keeps_order
+from parity.convert.naming import is_inferred, keeps_order
 from parity.convert.optax_back import in_recorded_layout
 from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum, require_plain
 from parity.convert.optax_tree import OptaxState
@@ -68,7 +68,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
         other = Ledger()
         made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
         content = json.loads(made[DOCUMENT]["state"])
-        ledger.notes += other.notes[:1] if "order" in content["named_by"] else []  # how the names are known
+        ledger.notes += other.notes[:1] if is_inferred(content["named_by"]) else []  # how the names are known
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
     elif given is None:
