@@ -13,14 +13,14 @@ import numpy as np
 from parity.checks.proving.clipped_moves import clipped_norm
 from parity.checks.proving.clipped_parts import counted_leaves
 from parity.checks.proving.effective import FEWEST, TakenParts, one_value
-from parity.checks.proving.lockstep import MODEL
+from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.move_forms import move_form
 from parity.checks.proving.seen import gradient_at
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["clip_cause", "clip_values_cause", "clipped_groups", "clips_update", "whole_times"]
+__all__ = ["clip_cause", "clip_values_cause", "clipped_groups", "clips_update", "is_clipped_by_value", "whole_times"]
 
 ONE = 1e-6
 """How far a part of the gradient may be from all of it."""
@@ -160,6 +160,38 @@ def clip_values_cause(walk: TwoWalks) -> str:
                     ends = f"at both ends, {words[1]} {end} alone"
                     return f"clipping: {words[0]} clips every element of the gradient {ends}"
     return ""
+
+
+def is_clipped_by_value(lane: Lane, slot: str) -> bool:
+    """Return whether a moment of the first update holds the gradient of the loss, its elements cut at one limit.
+
+    Below the limit each is one share of its element of the gradient, or of its square; at it those stand of which the
+    share would be more. That two are equal is not enough: by symmetry those of a layer that begins at zero may be.
+
+    Args:
+        lane: A trainer after its first update.
+        slot: The moment.
+    """
+    held, gradient = lane.moments[1].slots[slot], gradient_at(lane, 0)
+    leaves = [leaf for leaf in held if leaf in gradient]
+    if not leaves:
+        return False
+    made, plain = (np.concatenate([one[leaf].ravel() for leaf in leaves]) for one in (held, gradient))
+    top = float(np.abs(made).max(initial=0.0))
+    cut = np.abs(made) >= top * (1 - 1e-12)
+    if not top or cut.sum() < 2:
+        return False
+    for given in (plain, plain**2):
+        below = ~cut & (given != 0.0)
+        if not below.any():  # a limit below all of them leaves their signs
+            if cut.sum() >= FEWEST and np.array_equal(np.sign(made), np.sign(given)):
+                return True
+            continue
+        share = float(np.median(made[below] / given[below]))
+        alike = np.abs(made - share * given)[~cut].max() <= 1e-9 * top
+        if share and alike and np.all(np.abs(share * given[cut]) >= top * (1 - 1e-9)):
+            return True
+    return False
 
 
 def clipped_groups(taken: TakenParts, gradient: LeafArrays) -> list[list[str]]:

@@ -11,20 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.clip_causes import is_clipped_by_value
 from parity.checks.proving.effective import FEWEST, MomentShares, fitted
 from parity.checks.proving.lockstep import MODEL, Lane
 from parity.checks.proving.momentum_causes import shares_of
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks, scaled
 
-__all__ = [
-    "ahead_cause",
-    "another_gradient_cause",
-    "divisor_cause",
-    "is_clipped_by_value",
-    "rate_inside_cause",
-    "second_moment_cause",
-]
+__all__ = ["ahead_cause", "another_gradient_cause", "divisor_cause", "rate_inside_cause", "second_moment_cause"]
 
 FIT = 1e-8
 """How far a moment may be from what its shares give, relative to its largest element."""
@@ -98,31 +92,6 @@ def _second(lane: Lane) -> SecondMoment | None:
 
 def _gradient(lane: Lane, at: int) -> LeafArrays:
     return lane.trainer.probe.loss(lane.moments[at].slots[MODEL], lane.trainer.batch(at)).gradients
-
-
-def is_clipped_by_value(lane: Lane, slot: str) -> bool:
-    """Return whether a moment of the first update holds the gradient of the loss, its elements cut at one limit.
-
-    Below the limit each is one share of its element of the gradient, or of its square; at it those stand of which the
-    share would be more. That some are equal is not enough: by symmetry those of a layer that begins at zero may be.
-    """
-    held, gradient = lane.moments[1].slots[slot], _gradient(lane, 0)
-    leaves = [leaf for leaf in held if leaf in gradient]
-    if not leaves:
-        return False
-    made = _joined([held], leaves)
-    top = float(np.abs(made).max(initial=0.0))
-    cut = np.abs(made) >= top * (1 - 1e-12)
-    for given in (_joined([gradient], leaves), _joined([gradient], leaves) ** 2):
-        open_ones = ~cut & (given != 0.0)
-        if not top or cut.sum() < 2 or not open_ones.any():
-            continue
-        shares = made[open_ones] / given[open_ones]
-        share = float(np.median(shares))
-        alike = np.abs(made - share * given)[~cut].max() <= 1e-9 * top
-        if share and alike and np.all(np.abs(share * given[cut]) >= top * (1 - 1e-9)):
-            return True
-    return False
 
 
 def _joined(parts: list[LeafArrays] | list[dict[str, NDArray[np.float64]]], leaves: list[str]) -> NDArray[np.float64]:

@@ -13,7 +13,13 @@ import numpy as np
 from parity.checks.proving.added_decay import added_decay_cause
 from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of, averages_in
-from parity.checks.proving.clip_causes import clip_cause, clip_values_cause, clipped_groups, whole_times
+from parity.checks.proving.clip_causes import (
+    clip_cause,
+    clip_values_cause,
+    clipped_groups,
+    is_clipped_by_value,
+    whole_times,
+)
 from parity.checks.proving.clipped_moves import clipped_moves_cause, clipped_norm_cause
 from parity.checks.proving.delta_forms import delta_forms_cause
 from parity.checks.proving.effective import FEWEST, SAME, TakenParts, fitted, one_value, taken_of
@@ -37,7 +43,6 @@ from parity.checks.proving.recurrences import (
     ahead_cause,
     another_gradient_cause,
     divisor_cause,
-    is_clipped_by_value,
     rate_inside_cause,
     second_moment_cause,
 )
