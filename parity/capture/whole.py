@@ -22,6 +22,7 @@ MANY = 2000
 _SEQUENCES = (list, tuple, collections.deque)
 _SETS = (set, frozenset)
 _MAPPINGS = (dict, collections.Counter, collections.OrderedDict, collections.defaultdict)
+_WITH_DEFAULTS = (collections.Counter, collections.defaultdict)
 _CONTAINERS = frozenset((*_SEQUENCES, *_SETS, *_MAPPINGS))
 _VALUES = frozenset(PLAIN)
 _NUMBERS = frozenset((bool, int, float))
@@ -68,7 +69,7 @@ def whole_of(
             if id(one) in known and not (shared and one is not outer):
                 return None
             known.add(id(one))
-        elements += len(one)
+        elements += len(items_of(one)) if cls in _WITH_DEFAULTS else len(one)
         of_keys = [(one.keys(), True), (one.values(), of_key)] if cls in _MAPPINGS else [(one, of_key)]
         for part, in_keys in of_keys:
             kinds = set(map(type, part))
@@ -99,7 +100,7 @@ def items_of(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     if isinstance(mapping, collections.Counter):
         return [(key, value) for key, value in items if type(value) is not int or value]
     factory = mapping.default_factory if isinstance(mapping, collections.defaultdict) else None
-    if factory not in _EMPTY:
+    if not any(factory is one for one in _EMPTY):
         return items
     return [(key, value) for key, value in items if type(value) is not factory or value or repr(value) == "-0.0"]
 

@@ -38,6 +38,8 @@ resting = optax.scale_by_schedule(optax.linear_schedule(0.0, 1.0, 10, transition
 unknown_at_rest = chain(IH(lambda lr: optax.adamw(lr, **wanted))(lr=0.5), resting)
 known_at_rest = chain(IH(optax.adamw)(learning_rate=0.5, b1=0.8, b2=0.99, weight_decay=0.2), resting)
 
+all_clipped = chain(by_adam, optax.clip_by_global_norm(9.0), optax.scale_by_schedule(lambda n: -0.03))
+
 no_decay = optax.adam(0.03, b1=0.8, b2=0.99)
 coupled = chain(optax.add_decayed_weights(0.2), no_decay)
 upwards = chain(by_adam, optax.add_decayed_weights(0.2), optax.scale(0.03))
@@ -200,3 +202,12 @@ def test_a_clipping_of_gradients_is_said(name: str, clips: bool, capsys: pytest.
     save()
     main(["convert", "a.pt", "o", "--to", "orbax", "--optimizer", f"mine_of_updates:{name}"])
     assert ("has to clip alike" in " ".join(capsys.readouterr().out.split())) == clips
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_clipping_that_scales_the_whole_update_is_no_rate_of_a_schedule(capsys: pytest.CaptureFixture[str]) -> None:
+    save(weight_decay=0.0)
+    assert main(["convert", "a.pt", "o", "--to", "orbax", "--optimizer", "mine_of_updates:all_clipped"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "another multiple of PyTorch's than where moments are small" in said
+    assert "what is clipped is the update" in said

@@ -11,32 +11,8 @@ import pytest
 import parity
 from parity.capture import Walk
 
-TEXT = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "the",
-    "mat",
-    "and",
-    "the",
-    "rat",
-    "sat",
-    "on",
-    "that",
-    "hat",
-    "while",
-    "a",
-    "fat",
-    "bat",
-    "at",
-    "the",
-    "back",
-    "ate",
-    "all",
-    "the",
-    "oats",
-]
+SENTENCE = "the cat sat on the mat and the rat sat on that hat while a fat bat at the back ate all the oats"
+TEXT = SENTENCE.split()
 
 Trainer = Callable[[Path, int], Iterator[int]]
 
@@ -149,3 +125,56 @@ def test_where_no_number_changes_texts_are_what_is_trained() -> None:
     lost = parity.resumes(letters(True), steps=12, stop_at=8, mode="inline")
     assert lost.verdict == "broken", lost.text()
     assert lost.suspects[0].path.startswith("words."), lost.text()
+
+
+def out_of_sight(folder: Path, steps: int) -> Iterator[int]:
+    """Trains nothing that is seen; its lines for people are texts that change at each step."""
+    status, n, file = {"line": "", "last": ""}, 0, folder / "n"
+    if file.exists():
+        n = int(file.read_text())
+    while n < steps:
+        yield n
+        n += 1
+        status = {"line": f"step {n}", "last": status["line"]}
+        file.write_text(str(n))
+
+
+def test_lines_for_people_are_nothing_that_is_trained() -> None:
+    found = parity.resumes(out_of_sight, steps=12, stop_at=8, mode="inline")
+    assert found.verdict == "inconclusive", found.text()
+
+
+def counted(lost: bool) -> Trainer:
+    """Counts in a plain dict, whose zeros a resume does not make, beside sums that it makes from the same."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        at, n, file = [0] * 12, 0, folder / "at.json"
+        if file.exists():
+            at, n = json.loads(file.read_text())
+        table: dict[tuple[int, int], int] = {}
+        sums = [0, 0, 0]
+        for place, kind in enumerate(at):
+            table[place % 4, kind] = table.get((place % 4, kind), 0) + 1
+            sums[kind] += 0 if lost and n else 1
+        while n < steps:
+            yield n
+            place = n * 5 % 12
+            table[place % 4, at[place]] -= 1
+            sums[at[place]] -= 1
+            at[place] = (n * 7 + sums[0] + 2 * table.get((place % 4, 1), 0)) % 3
+            table[place % 4, at[place]] = table.get((place % 4, at[place]), 0) + 1
+            sums[at[place]] += 1
+            n += 1
+            if n % 5 == 0:
+                file.write_text(json.dumps([at, n]))
+        return at
+
+    return train
+
+
+def test_a_zero_that_is_not_there_is_named_behind_what_was_lost() -> None:
+    held = parity.resumes(counted(False), steps=36, stop_at=24, mode="inline")
+    assert held.verdict == "holds", held.text()
+    assert any(one.path.startswith("table[") for one in held.bookkeeping), held.text()
+    found = parity.resumes(counted(True), steps=36, stop_at=24, mode="inline")
+    assert (found.verdict, found.suspects[0].path[:5]) == ("broken", "sums["), found.text()

@@ -67,8 +67,8 @@ def count_trained(marks: Sequence[Mark], changing: Collection[str]) -> tuple[int
         whole = [p for p in whole if _turns(p, states)]
     if not _moves(whole, states, MOVES):
         texts = [p for p in there if _is_text(p, last.leaves)]
-        if known or not _moves(texts, states, MOVES):
-            return 0, [], False
+        if known or _again(texts, states) < TABLE or not _moves(texts, states, MOVES):
+            return 0, [], False  # a line for people changes too
         some = ", ".join(sorted(texts)[:3])
         return len(texts), [f"no number changes: texts are taken for what is trained, as {some}"], False
     most = " in most steps" if known else ""
