@@ -109,7 +109,9 @@ class ReadOtherwise:
     """What a file has that is read as something else than it was saved as: how much of each kind."""
 
     def __init__(self) -> None:
-        self.scalars = self.arrays = self.keys = self.attributes = 0
+        self.scalars = self.arrays = self.keys = self.attributes = self.of_dicts = 0
+        self.versions: list[str] = []
+        """Modules whose version of their state is left out."""
         self.classes: Counter[str] = Counter()
         """Subclasses of tensors whose elements are read, and how many."""
         self.values: Counter[str] = Counter()
@@ -134,11 +136,19 @@ class ReadOtherwise:
             found.append(f"{self.arrays:,} arrays of NumPy are read as tensors")
         if found:
             said.append(f"{' and '.join(found)}: torch.load with weights_only=True takes no others")
-        said += [f"{count:,} {kind}" for kind, count in self.values.items()]
+        said += [f"{count:,} {kind}" for kind, count in self.values.items() if count]
         if self.keys:
             said.append(f"{self.keys:,} keys that are neither text nor integers are read as text, such as '(0, 1)'")
         if self.attributes:
             said.append(f"attributes of {self.attributes:,} tensors are left out: their elements alone are read")
+        if self.of_dicts:
+            said.append(f"attributes of {self.of_dicts:,} dicts are left out: their items alone are read")
+        if self.versions:
+            first = self.versions[0] or "the module itself"
+            said.append(
+                f"versions of the state of {len(self.versions):,} modules (`_metadata` of a state dict) are left out, "
+                f"the first that of {first:.80}: load_state_dict takes what has none for the oldest"
+            )
         for name, count in self.classes.items():
             said.append(
                 f"{count:,} tensors of {name:.80} are read as plain ones: what its code makes of them is unknown"

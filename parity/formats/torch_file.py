@@ -18,6 +18,7 @@ from parity.errors import CheckpointError
 from parity.formats.array import MOST_AXES, Array, MappedArray, dtype_named
 from parity.formats.mapping import map_file
 from parity.formats.numpy_pickled import NUMPY_CALLS, ReadOtherwise
+from parity.formats.state_dicts import StateDict
 from parity.formats.symbolic import PLAIN_CALLS, Function, Global, Outside, read_pickle
 from parity.formats.tree import Opaque, Source, Tree, leaf_name, leaves
 from parity.formats.zips import ZipRecords
@@ -318,7 +319,15 @@ def tensor_calls(otherwise: ReadOtherwise) -> Mapping[str, Function]:
 
     def parameter(data: Any, grad: Any, hooks: Any, state: Any = None, *rest: Any) -> Any:
         otherwise.attributes += _has_attributes(state)
+        otherwise.values[_TRAINED] += 1
         return data
+
+    def tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> Any:
+        otherwise.values[_TRAINED] += bool(rest) and rest[0] is True
+        return _rebuild_v2(storage, offset, shape, strides, *rest)
+
+    def ordered(*pairs: Any) -> StateDict:
+        return StateDict(PLAIN_CALLS["collections.OrderedDict"](*pairs), otherwise)
 
     def counted(name: str, kind: str) -> Function:
         def call(*args: Any) -> Any:
@@ -328,7 +337,9 @@ def tensor_calls(otherwise: ReadOtherwise) -> Mapping[str, Function]:
         return call
 
     own: dict[str, Function] = {"torch._tensor._rebuild_from_type_v2": from_type}
-    own["torch._utils._rebuild_parameter_with_state"] = parameter
+    own["torch._utils._rebuild_parameter"] = own["torch._utils._rebuild_parameter_with_state"] = parameter
+    own["torch._utils._rebuild_tensor_v2"] = tensor
+    own["collections.OrderedDict"] = ordered
     own |= {name: counted(name, kind) for name, kind in _PLAINER.items()}
     return {**CALLS, **otherwise.calls(), **own}
 
@@ -338,6 +349,8 @@ def _has_attributes(state: Any) -> bool:
     parts = state if isinstance(state, tuple) else (state,)
     return any(set(part) - _OF_BUFFERS if isinstance(part, dict) else bool(part) for part in parts)
 
+
+_TRAINED = "tensors that are parameters or require gradients are read as plain ones"
 
 _PLAIN_TENSORS = {f"torch.{name}" for name in ("Tensor", "_tensor.Tensor", "nn.parameter.Parameter")}
 """Classes of tensors without code of their own."""
