@@ -69,6 +69,9 @@ def require_resets(reset: Collection[str], trees: Collection[Tree], ledger: Ledg
     keys = [str(key) for tree in trees if isinstance(tree, dict) for key in tree]
     known = dict.fromkeys([*(name for name in COMPONENTS if name != "other"), *keys])
     own = {entry.leaf for entry in ledger.entries}
+    left = {entry.leaf for entry in ledger.entries if entry.action in ("reset", "refused")}
     for name in reset:
         if name not in known and name not in own:
             raise UnknownNameError("name of --reset", name, known)
+        if name in own - left:
+            ledger.notes.append(f"--reset {name} changed nothing: it has its place, and is converted")

@@ -19,12 +19,13 @@ from parity.convert.measuring import Updates, require_updates
 from parity.convert.moving import Moved, moving_leaves
 from parity.convert.moving_on import move_on
 from parity.convert.naming import is_inferred, keeps_order
+from parity.convert.one_sided import note_unplaced, with_lacking
 from parity.convert.optax_back import in_recorded_layout
 from parity.convert.optax_names import ALIKE, name_of, require_class, require_momentum, require_plain
 from parity.convert.optax_tree import OptaxState
 from parity.convert.optimizer_layout import COUNT, SCALAR, STEPS, OptimizerLayout
 from parity.convert.params_alone import params_alone
-from parity.convert.to_jax import DOCUMENT, OPTIMIZER, SCHEMA, Options, to_jax
+from parity.convert.to_jax import DOCUMENT, SCHEMA, Options, to_jax
 from parity.errors import CheckpointError
 from parity.formats import Array, InMemory, Source, Tree, count_of, decode_tree, leaf_name, leaves, number_of
 from parity.mapping import ConversionRules, RulePlacement, parse_rules
@@ -69,6 +70,7 @@ def to_torch(tree: Tree, options: Options, ledger: Ledger, like: Source | None =
         made = to_jax(like.tree, quiet, other, ordered=keeps_order(like))
         content = json.loads(made[DOCUMENT]["state"])
         ledger.notes += other.notes[:1] if is_inferred(content["named_by"]) else []  # how the names are known
+        tree = with_lacking(tree, made, options.reset, ledger)
         own = made[DOCUMENT].get("arrays", {})
         given = {**content, "step": None, "like": content["step"]}
     elif given is None:
@@ -190,11 +192,7 @@ class _Back:
                 reset=self.options.reset,
                 proven=proven,
             )
-        for name, leaf in self.leaves.items():
-            if name not in self.used and name != f"{DOCUMENT}.state" and not _is_empty(leaf):
-                asked = name.startswith("opt_state.") and OPTIMIZER in self.options.reset
-                how = "left out on request" if asked else "PyTorch's state has no place for it"
-                self.ledger.add(name, "reset" if asked else "refused", how=how)
+        note_unplaced(self.leaves, {*self.used, f"{DOCUMENT}.state"}, self.options.reset, self.ledger)
         return tree
 
     def require_updates(self, measured: Updates, tree: Tree, groups: Sequence[Mapping[str, Any]]) -> tuple[bool, str]:
@@ -292,8 +290,9 @@ class _Back:
                         f"{self.where}: opt_state keeps no {slot} of {path}, which {kind} in PyTorch has: another "
                         "transformation made it, or none that covers this parameter"
                     )
+                advice = f"; --reset {name} takes that of --like" if "like" in self.content else ""
                 raise CheckpointError(
-                    f"{self.where}: {name} is missing: PyTorch's {placement.source[0]} is made from it"
+                    f"{self.where}: {name} is missing: PyTorch's {placement.source[0]} is made from it{advice}"
                 )
             self.used.add(name)
             arrays.append(found)
@@ -384,10 +383,6 @@ def _model(document: Any, where: str) -> dict[str, dict[str, Any]]:
 
     decode_tree(document, look, where)
     return found
-
-
-def _is_empty(leaf: Any) -> bool:
-    return leaf is None or (isinstance(leaf, dict | list | tuple) and not leaf)
 
 
 def _items(tree: Tree, where: str) -> str:

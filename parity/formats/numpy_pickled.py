@@ -146,8 +146,8 @@ class ReadOtherwise:
         if self.versions:
             first = self.versions[0] or "the module itself"
             said.append(
-                f"versions of the state of {len(self.versions):,} modules (`_metadata` of a state dict) are left out, "
-                f"the first that of {first:.80}: load_state_dict takes what has none for the oldest"
+                f"versions of the state of {len(self.versions):,} modules (`_metadata` of a state dict) are left "
+                f"out, the first that of {first:.80}: load_state_dict takes what has none for the oldest"
             )
         for name, count in self.classes.items():
             said.append(

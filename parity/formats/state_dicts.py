@@ -11,7 +11,7 @@ __all__ = ["StateDict"]
 
 
 class StateDict(dict[Any, Any]):
-    """A dict that takes the attributes that its pickle has: `_metadata` of `Module.state_dict()`, which is counted."""
+    """A dict that takes the attributes of its pickle: `_metadata` of `Module.state_dict()`, which is counted."""
 
     def __init__(self, items: Mapping[Any, Any], otherwise: ReadOtherwise) -> None:
         super().__init__(items)
