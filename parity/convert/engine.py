@@ -279,9 +279,14 @@ def _require_whole(source: Path) -> bool:
 
 
 def _require_apart(source: Path, target: Path) -> None:
-    """Refuse a target within the checkpoint that is read: it would be a part of it, and no seal of it would fit."""
+    """Refuse a target within the checkpoint that is read, or within a sealed one: no seal of it would fit."""
     if source.is_dir() and target.resolve().is_relative_to(source.resolve()):
         raise CheckpointError(f"{target} lies within {source}, which is only read: give a path beside it")
+    for home in target.resolve().parents:
+        if os.path.lexists(home / FILE):
+            raise CheckpointError(
+                f"{target} lies in {home}, which is sealed, and its seal would not fit any more; give one beside it"
+            )
 
 
 def _require_room(target: Path, tree: Tree, writer: Writer) -> None:

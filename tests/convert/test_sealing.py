@@ -365,3 +365,14 @@ def test_a_disk_that_cannot_be_written_is_named_with_the_seal_and_nothing_is_los
     assert f"write {place}: Read-only file system" in " ".join(capsys.readouterr().err.split())
     monkeypatch.undo()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_nothing_is_converted_into_a_sealed_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, other = save_torch(tmp_path), tmp_path / "other"
+    assert main(["convert", str(source), str(other), "--to", "dcp"]) == 0
+    (other / "deeper").mkdir()
+    for target in (other / "y.pt", other / "deeper" / "y.pt"):
+        assert main(["convert", str(source), str(target), "--to", "torch.save"]) == 2
+        assert "which is sealed, and its seal would not fit any more" in capsys.readouterr().err
+        assert not target.exists()
+    assert main(["convert", str(source), str(tmp_path / "y.pt"), "--to", "torch.save"]) == 0

@@ -16,6 +16,7 @@ __all__ = [
     "is_setting",
     "may_be_the_cause",
     "may_follow",
+    "optimizer_of",
     "part_of",
     "shows_another_step",
     "without_leftovers",
@@ -278,3 +279,16 @@ def _axes_of_length(path: str, array: str, marks: Sequence[Mapping[str, Leaf]]) 
         here = {axis for axis, length in enumerate(lengths) if length == number.digest}
         found = here if found is None else found & here
     return found or set()
+
+
+def optimizer_of(path: str) -> str:
+    """Return the path by which a trainer takes the optimizer that a slot is of; empty where the path does not say.
+
+    `first` of `first.state[weight].exp_avg`, `self.warm` of `self.warm[0].mu.w`, the state of a chain of Optax; of an
+    element of a list it is the list, which every step takes.
+    """
+    before, mark, _ = path.partition(".state[")
+    if mark:
+        return before
+    found = re.match(r"(.*?)\[\d+\]", path)
+    return found[1] if found else ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from parity.capture import TRAINED, Leaf, root_of
+from parity.checks.judging.caches import is_unmade
 from parity.checks.judging.counting import (
     compare,
     counts_by_role,
@@ -13,6 +13,7 @@ from parity.checks.judging.counting import (
     is_setting,
     may_be_the_cause,
     may_follow,
+    optimizer_of,
     part_of,
     shows_another_step,
     without_leftovers,
@@ -65,8 +66,15 @@ class Differences:
         if parts == {"array"} and not self._spreads():
             self.broken = False  # an average that feeds nothing but itself; files and what is returned may show it
         apart = [(p, both) for hard, both in zip(firm, states, strict=True) for p in hard]
-        if apart and not any(shown[1:]) and all(both.leaf(p).component in _HELD_TWICE for p, both in apart):
-            self.broken = False  # of two lists of groups one is the older: who edits that one would train otherwise
+        if apart and not any(shown[1:]) and all(self._is_no_loss_alone(p, both) for p, both in apart):
+            self.broken = False
+
+    def _is_no_loss_alone(self, path: str, both: TwoStates) -> bool:
+        """Return whether what differs is a loss only where training differs with it.
+
+        Of two lists of groups one is the older, and who edits that one would train otherwise.
+        """
+        return both.leaf(path).component in _HELD_TWICE or is_unmade(path, self.states, self.uninterrupted.changing)
 
     def _spreads(self) -> bool:
         """Return whether arrays that differ at the resume made anything else differ: then something reads them."""
@@ -114,7 +122,7 @@ class Differences:
         As after a phase that is over. It matters if a later step takes that optimizer, which is measured.
         """
         first = self.states[0]
-        slots = [p for p in self.hard[0] if first.leaf(p).role == "state" and _optimizer_of(p)]
+        slots = [p for p in self.hard[0] if first.leaf(p).role == "state" and optimizer_of(p)]
         resting = {
             p for p in slots if first.component(p).startswith(("optimizer", "schedule")) and self.is_at_rest(p)
         }
@@ -130,7 +138,7 @@ class Differences:
 
     def holders(self, path: str) -> tuple[str, ...]:
         """Return the paths at which the uninterrupted run has the optimizer that a slot is of."""
-        first, leaves = _optimizer_of(path), self.states[0].left.leaves
+        first, leaves = optimizer_of(path), self.states[0].left.leaves
         return (first, *(p for p, leaf in leaves.items() if leaf.role == "alias" and leaf.digest == first))
 
     def lost(self) -> list[Evidence]:
@@ -368,19 +376,6 @@ class Differences:
             rates = [p for p in ordered if both.leaf(p).component in _RATES]
             ordered = [p for p in ordered if p not in rates] + rates
         return [both.evidence(p, after_resume(index)) for p in ordered]
-
-
-def _optimizer_of(path: str) -> str:
-    """Return the path by which a trainer takes the optimizer that a slot is of; empty where the path does not say.
-
-    `first` of `first.state[weight].exp_avg`, `self.warm` of `self.warm[0].mu.w`, the state of a chain of Optax; of an
-    element of a list it is the list, which every step takes.
-    """
-    before, mark, _ = path.partition(".state[")
-    if mark:
-        return before
-    found = re.match(r"(.*?)\[\d+\]", path)
-    return found[1] if found else ""
 
 
 def _is_mode(leaf: Leaf) -> bool:

@@ -15,6 +15,7 @@ from parity.capture import Leaf, root_of
 from parity.checks.judging.alignment import align
 from parity.checks.judging.as_saved import as_saved
 from parity.checks.judging.bounds import keeps_away, runs_into
+from parity.checks.judging.caches import is_cache
 from parity.checks.judging.choices import choices_of
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import (
@@ -207,6 +208,7 @@ def _judge_states(
             gone = {"None", "absent"} & {item.expected, item.got} and item.when != after_resume(0)
             open_to = item.path not in uninterrupted.streams and not seen.is_a_length(item.path)
             open_to = open_to and not is_another_type(item.path, states) and not is_read_ahead(item.path, states)
+            open_to = open_to and not is_cache(item.path, states, uninterrupted.changing, uninterrupted.use.files)
             decided = open_to and _decides(item, seen, there=bool(gone))
             if open_to and not decided and _picks(item, seen, uninterrupted):
                 out.weighed.add(item)

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from parity.capture import NOT_BEGUN, Leaf
 from parity.checks.judging.by_key import is_taken_by_key_alone
+from parity.checks.judging.caches import is_unmade
 from parity.checks.judging.differences import Differences
 from parity.checks.judging.evidence import Evidence, TwoStates, after_resume
 from parity.checks.judging.later_steps import is_filled_otherwise, is_made_again
@@ -37,6 +38,8 @@ def without_effect_last(found: list[Evidence], seen: Differences, *, failed: boo
     ahead += [e for e in found if _is_a_default(e) or _is_a_zero_that_is_not_there(e)]
     idle += [e for e in ahead if e not in idle]
     equal = [e for e in found if e.when == after_resume(0) and is_another_type(e.path, seen.states[:1])]
+    of_optax = (seen.states, seen.uninterrupted.changing)
+    equal += [e for e in found if e.when == after_resume(0) and is_unmade(e.path, *of_optax)]
     ordered = [e for e in [*(e for e in found if e not in idle), *idle] if e not in equal]
     here = max((at for at, e in enumerate(ordered, 1) if e.when == after_resume(0)), default=0)
     return ordered[:here] + equal + ordered[here:]  # where nothing else differs at the resume, its type is the cause
