@@ -128,3 +128,37 @@ def test_a_step_of_another_loss_is_told_with_what_both_take() -> None:
                          "entropy and 0.01 of the squared log of the sum)"), said  # fmt: skip
     assert _loss_cause(walk(whole, plain * 1.3)).endswith(f"not {whole!r}")
     assert _loss_cause(walk(whole, whole)) == ""
+
+
+def _smoothed(logs: np.ndarray, labels: np.ndarray, share: float, kind: str) -> float:
+    """Return a loss of labels of which 0 is padding, smoothed over some classes or at some places."""
+    count, kept = logs.shape[-1], labels != 0
+    each = -np.take_along_axis(logs, labels[..., None], -1)[..., 0]
+    spread = {"all": -logs.mean(-1), "but": -logs[..., 1:].mean(-1), "places": -logs.mean(-1)}
+    spread["others but"] = (-logs[..., 1:].sum(-1) - each) / (count - 2)
+    own = 0.0
+    if kind == "divergence":
+        own = (1 - share) * np.log(1 - share) + share * np.log(share / (count - 2))
+        kind = "others but"
+    smooth = spread[kind].sum() if kind == "places" else (spread[kind] * kept).sum()
+    return float(((1 - share) * (each * kept).sum() + share * smooth) / kept.sum() + own)
+
+
+def test_smoothing_that_counts_padding_is_told_by_what_it_counts() -> None:
+    logs = OUTPUTS - np.log(np.exp(OUTPUTS).sum(-1, keepdims=True))
+    after = TOKENS[:, 1:]
+    told = {
+        "all": "with label smoothing 0.1",
+        "but": "with label smoothing 0.1 over all classes but 0",
+        "others but": "with label smoothing 0.1 over the other classes but 0",
+        "divergence": "with label smoothing 0.1 over the other classes but 0, less the entropy of the labels",
+        "places": "with label smoothing 0.1 that counts all places, over the number that count, those left out too",
+    }
+    begin = "mean of the cross entropy to text from the second place on where text from the second place on is not 0"
+    for here, there in (("but", "all"), ("others but", "all"), ("divergence", "all"), ("all", "places")):
+        said = cause(*(_smoothed(logs, after, 0.1, kind) for kind in (here, there)))
+        assert said == f"loss: {begin} {told[here]} here, {begin} {told[there]} there"
+    values = [_smoothed(logs, after, share, kind) for share, kind in ((0.1, "all"), (0.1234567, "but"))]
+    assert "smoothing 0.123" not in cause(*values), "no share of few digits"
+    labels = np.where(after == 0, 1, after)  # 0 is left out as no place's label then
+    assert cause(_smoothed(logs, labels, 0.1, "all"), 2 * _smoothed(logs, labels, 0.1, "all")).count("but 0") == 0

@@ -61,6 +61,12 @@ def rates(function, count=12):  # type: ignore[no-untyped-def]
     (held(3, 3, 12), held(3, 2, 12), "a cosine: 0.01 for 4 updates here; 0.01 for 3 updates there"),
     (curved(4), curved(3), "a cosine: a rise by a cosine over 4 updates from 0.001 here; a rise by a cosine"),
     (cosine(10), cosine(10, top=0.02), ""),
+    (cosine(200), cosine(199), "a cosine: over 200 updates here; over 199 updates there"),
+    (cosine(250, 0.001), cosine(249, 0.001), "a cosine: over 250 updates here; over 249 updates there"),
+    (cosine(1000), cosine(1000, shift=1), "a cosine: over 1000 updates here; over 1000 updates, counted from 1"),
+    (warm_cosine(300), warm_cosine(299), "a cosine: over 297 updates here; over 296 updates there"),
+    (poly(2.0, 200), poly(2.0, 199), "a power of 2: over 200 updates here; over 199 updates there"),
+    (cosine(1000), cosine(1000, top=0.02), ""),
 ])  # fmt: skip
 def test_two_schedules_differ_in_what_their_numbers_say(one, two, said):
     found = unlike_schedules(rates(one), rates(two))
@@ -81,9 +87,19 @@ def test_two_bends_side_by_side_or_many_are_no_straight_pieces(function):
     assert fitted_schedule(rates(function)) is None
 
 
+@pytest.mark.parametrize("curve", [
+    lambda n: 1 - (n / 900) ** 1.7, lambda n: np.exp(-n / 300) + 0.1, lambda n: 1 / np.cosh(n / 300),
+    lambda n: 1 + np.cos(n / 300.7),
+])  # fmt: skip
+def test_exact_rates_of_another_curve_are_no_long_schedule(curve):
+    assert fitted_schedule([0.01 * curve(n) for n in range(12)]) is None
+
+
 def test_a_few_rates_or_a_long_schedule_show_no_length():
     assert fitted_schedule(rates(cosine(10), 4)) is None
-    assert fitted_schedule(rates(cosine(2000))) is None
+    assert fitted_schedule(rates(cosine(5000))) is None
+    rounded = np.float32(rates(cosine(2000))).astype(np.float64)
+    assert fitted_schedule(list(rounded)) is None
 
 
 @pytest.mark.parametrize(("kind", "settings"), [
@@ -95,6 +111,14 @@ def test_a_schedule_is_told_whatever_the_optimizer_is(kind, settings):
     sides = [made(kind, **settings, rate=cosine(length)) for length in (16, 12)]
     walk = walk_of(sides[0][0], sides[1][0], (sides[0][1], sides[1][1]), 12)
     assert update_cause(walk).endswith("a cosine: over 16 updates here; over 12 updates there")
+
+
+def test_a_long_schedule_is_told_by_the_rates_that_runs_show():
+    sides = [made("adam", rate=cosine(length)) for length in (400, 399)]
+    walk = walk_of(sides[0][0], sides[1][0], (sides[0][1], sides[1][1]), 12)
+    said = update_cause(walk)
+    assert said.startswith("schedule: the rates part at update 2: 0.00999984501427 there, 0.00999984578")
+    assert said.endswith("a cosine: over 400 updates here; over 399 updates there")
 
 
 def test_a_schedule_that_parts_where_both_are_set_from_an_average_is_told():

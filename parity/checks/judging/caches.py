@@ -49,10 +49,11 @@ def is_cache(path: str, states: Sequence[TwoStates], changing: Collection[str], 
 
 
 def is_unmade(path: str, states: Sequence[TwoStates], changing: Collection[str]) -> bool:
-    """Return whether a transformation of Optax is not there at the resume, and has its setting when it is made.
+    """Return whether a setting or a constant is not there at the resume, with what has it, and is so when it is made.
 
-    As one for each shape of a batch: what is not made again was not needed. A setting that changes in a run, or is
-    another one when it is made, may be lost.
+    A transformation of Optax for each shape of a batch, or a module for each rate of sampling with its kernel as a
+    buffer: what is not made again was not needed. A value that changes in a run, or is another one when it is made,
+    may be lost; so may one of something of which the resumed run has the rest.
 
     Args:
         path: A path that differs at the resume.
@@ -60,13 +61,20 @@ def is_unmade(path: str, states: Sequence[TwoStates], changing: Collection[str])
         changing: Paths that change in an uninterrupted run.
     """
     leaf, right = states[0].left.leaves.get(path), [both.right.leaves.get(path) for both in states]
-    if leaf is None or leaf.component not in _SETTINGS or ".update" not in path or right[0] is not None:
+    if leaf is None or right[0] is not None or path in changing or any(not leaf.same(one) for one in right if one):
         return False
-    return path not in changing and all(one is None or one.same(leaf) for one in right)
+    if leaf.component in _SETTINGS:
+        return ".update" in path
+    owner = path[: max(path.rfind("."), path.rfind("["), 0)]
+    begun = (f"{owner}.", f"{owner}[")
+    return leaf.component in _CONSTANTS and not any(one.startswith(begun) for one in states[0].right.leaves)
 
 
 _SETTINGS = ("optimizer.hyperparameters", "schedule.lr")
 """Components of the numbers in the functions of a transformation."""
+
+_CONSTANTS = ("model.buffers", "model.hyperparameters")
+"""Components of what a module is made with, apart from its parameters."""
 
 
 def _length(table: str, leaves: Mapping[str, Leaf]) -> int | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from parity.checks.programs.bounded import kept_from_acting
 from parity.checks.programs.changes import changes_of, changes_of_line
+from parity.checks.programs.columns import turned_columns
 from parity.checks.programs.constants import linked_numbers
 from parity.checks.programs.edits import Explanation, OperationChange, edit_of
 from parity.checks.programs.masks import turned_masks
@@ -23,6 +24,7 @@ from parity.checks.programs.retaken import retaken
 from parity.checks.programs.rewired import rewired
 from parity.checks.programs.trials import ProgramTrial
 from parity.checks.programs.turned import left_turns, passed_on
+from parity.checks.programs.unhidden import unhidden
 from parity.contract import OperationEdit
 
 __all__ = ["NARROW", "PLAIN", "STAGES", "WIDE", "ChangeSearch", "searched"]
@@ -129,20 +131,23 @@ class ChangeSearch(ProgramTrial):
         return self._first(left_turns(self.operations) if self.limit > 0.0 else ())
 
     def taken(self) -> list[Explanation]:
-        """Return values that are taken in place of others, of those that the other program has where both part."""
+        """Return values of the other program that are taken in place of others, or in another order of columns."""
         if not self.limit > 0.0:
             return []
         every = self.every or frozenset(self.candidates.parted)
-        ways = retaken(self.operations, self.candidates), passed_on(self.operations, every)
-        return self._first(itertools.chain(*ways))
+        columns = turned_columns(self.operations, self.candidates, self.names)
+        return self._first(
+            itertools.chain(columns, retaken(self.operations, self.candidates), passed_on(self.operations, every))
+        )
 
     def rewired(self) -> list[Explanation]:
         """Return operations that take an earlier value in place of the one that they take."""
         return self._first(rewired(self.operations, self.candidates, self.names) if self.limit > 0.0 else ())
 
     def masks(self) -> list[Explanation]:
-        """Return masks that are the other way round, at whatever lines they are taken."""
-        return self._first(turned_masks(self.operations, self.names) if self.limit > 0.0 else ())
+        """Return masks that are not applied at some places, or the other way round at whatever lines take them."""
+        ways = unhidden(self.operations), turned_masks(self.operations, self.names)
+        return self._first(itertools.chain(*ways) if self.limit > 0.0 else ())
 
     def at_rank(self, rank: int) -> list[Explanation]:
         """Return the changes of a rank that make it equal, one of each topic."""

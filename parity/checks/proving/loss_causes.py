@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from parity.checks.noise import spread_of
 from parity.checks.proving.losses import LossPair
+from parity.checks.proving.smoothings import smoothed_ways
 from parity.contract import LossEvaluation, StepBatch
 from parity.mapping import permutation_of
 
@@ -199,6 +200,8 @@ def _of_labels(
                     if 0.0 < others < 1.0 and abs(others * 1000 - round(others * 1000)) < 1e-6:
                         smoothed = f"with label smoothing {others:.3g} over the other classes"
                         yield f"{reduced} of the cross entropy{weighted} {smoothed}", loss
+                for smoothing, value in smoothed_ways(logs, each, reduce, y, weight, loss):
+                    yield f"{reduced} of the cross entropy{weighted} {smoothing}", value
                 penalty = reduce(square**2)
                 if penalty:
                     share = (loss - plain) / penalty

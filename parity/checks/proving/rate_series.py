@@ -29,6 +29,9 @@ __all__ = ["parted_rates_cause", "schedules_of"]
 SAME = 1e-6
 """Relative distance of two rates that are one."""
 
+EXACT = 1e-10
+"""The same where the schedules of both are known, and known to be others."""
+
 MOST_NUMBERS = 20_000_000
 """Numbers of all states beyond which nothing is run once more."""
 
@@ -61,12 +64,17 @@ def parted_rates_cause(walk: TwoWalks) -> str:
     series = _series(walk)
     if series is None:
         return ""
-    parted = [at for at, (one, two) in enumerate(zip(*series, strict=True), 1) if abs(one - two) > SAME * abs(one)]
-    if not parted or parted[0] != walk.done:
+    said = unlike_schedules(*series)
+    # long schedules part by less than rates of moves that are one, and show by all rates that they are others
+    apart = [abs(one - two) / max(abs(one), np.finfo(np.float64).tiny) for one, two in zip(*series, strict=True)]
+    limits = (SAME, EXACT) if said else (SAME,)
+    parted = [next((at for at, one in enumerate(apart, 1) if one > limit), 0) for limit in limits]
+    if walk.done not in parted:
         return ""
     here, there = (one[walk.done - 1] for one in series)
-    said = unlike_schedules(*series)
-    return f"schedule: the rates part at update {walk.done}: {there:.6g} there, {here:.6g} here{said and f': {said}'}"
+    digits = 6 if parted[0] == walk.done else 12
+    rates = f"{there:.{digits}g} there, {here:.{digits}g} here"
+    return f"schedule: the rates part at update {walk.done}: {rates}{said and f': {said}'}"
 
 
 def _series(walk: TwoWalks, *, corrected: bool = True) -> tuple[list[float], list[float]] | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.schedule_lengths import exact_length
 from parity.checks.proving.schedule_pieces import straight_pieces
 
 __all__ = ["FittedSchedule", "fitted_schedule", "unlike_schedules"]
@@ -23,7 +24,7 @@ SHARE = 1e-4
 """The same, relative to how far rates go: of rates that hardly move many schedules give nearly all."""
 
 LONGEST = 160
-"""Updates of a cosine or a power that are tried at most: of longer ones a few updates show no length."""
+"""Updates of a cosine or a power that are tried at most: of longer ones exact rates alone show a length."""
 
 POWERS = (2.0, 0.5, 0.9, 3.0)
 
@@ -139,7 +140,8 @@ def _bodies(r: Rates64, top: float, over: int) -> Iterator[FittedSchedule]:
     if float(np.ptp(steps)) <= limit:
         yield FittedSchedule("a line", {"rate": f"from {r[0]:.6g}", "slope": f"{steps[0]:+.6g} at each update"})
         return
-    if (r > 0.0).all() and float(np.ptp(np.diff(np.log(r)))) <= 4 * FIT:
+    # of a curve that has hardly begun each ratio is nearly one, and so are their differences
+    if (r > 0.0).all() and float(np.ptp(np.diff(np.log(r)))) <= min(4 * FIT, SHARE * abs(np.log(r[-1] / r[0]))):
         yield FittedSchedule("an exponential", {"rate": f"from {r[0]:.6g}",
                                                 "factor": f"times {r[1] / r[0]:.6g} each"})  # fmt: skip
         return
@@ -155,13 +157,28 @@ def _bodies(r: Rates64, top: float, over: int) -> Iterator[FittedSchedule]:
         # where a floor of zero is enough it is the one that is meant
         fits = np.array([at for at in fits if abs(parts[at, 1]) <= 2 * FIT * top] or fits, dtype=int)
         if len(fits) and np.ptp(shapes[fits], axis=0).max() > FIT:
-            return  # several lengths give them: none is told
+            break  # several lengths give them: none is told but by exact rates
         for at in fits[:1]:
             scale, floor = float(parts[at, 0]), float(parts[at, 1])
             begin = f"from {scale + floor:.6g}" if family != "one over a root" else f"{scale:.6g} times it"
             low = f"a floor of {floor:.6g}" if abs(floor) > 2 * FIT * top else ""
             if scale > 0.0 and floor > -2 * FIT * top:
                 yield FittedSchedule(family, {"rate": begin, "length": numbers[at], "floor": low})
+    yield from _long(r, top)
+
+
+def _long(r: Rates64, top: float) -> Iterator[FittedSchedule]:
+    """Give the schedule of which the rates are so few that one length alone gives them exactly."""
+    cosine = ("a cosine", lambda share: (1 + np.cos(np.pi * np.minimum(share, 1.0))) / 2)
+    powers = ((f"a power of {one:g}", lambda share, one=one: (1 - np.minimum(share, 1.0)) ** one) for one in POWERS)
+    for family, shape in (cosine, *powers):
+        one = exact_length(r, shape, len(r) + 1, (0, 1) if family == "a cosine" else (0,))
+        if one is not None and one.top > one.floor > -FIT * top:
+            late = ", counted from 1" if one.shift else ""
+            low = f"a floor of {one.floor:.6g}" if abs(one.floor) > FIT * top else ""
+            yield FittedSchedule(family, {"rate": f"from {one.top:.6g}", "length": f"over {one.length} updates{late}",
+                                          "floor": low})  # fmt: skip
+            return
 
 
 def _shapes(n: Rates64, over: int) -> Iterator[tuple[str, list[str], Rates64]]:

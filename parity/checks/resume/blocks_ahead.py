@@ -46,7 +46,9 @@ def settle_blocks(
         uninterrupted: Makes a run that nothing stops once more, which keeps values.
         resumed: The same of the one that resumes.
     """
-    found = list(dict.fromkeys(e.path for e in outcome.broken))
+    every = list(dict.fromkeys(e.path for e in outcome.broken))
+    # where the function ends, what an inner one held has the path of the outer: `train().model`, for `model`
+    found = [path for path in every if path.partition("().")[2] not in every]
     blocks = {path: blocks_beside(path, states) for path in found}
     places = {place: beside for place, beside in blocks.items() if beside}
     arrays = [path for path in found if is_of_rows(path, states)]
@@ -67,7 +69,7 @@ def settle_blocks(
         alike[place] = True if True in by_block.values() else None if None in by_block.values() else False
         alike |= {block: one for block, one in by_block.items() if one is not False and block in arrays}
     for block in arrays:  # rows are cut off at its front
-        alike.setdefault(block, _is_alike("", block, states, values))
+        alike.setdefault(block, _is_grown(block, states, values) or _is_alike("", block, states, values))
     if False in alike.values():
         return
     outcome.bookkeeping += outcome.broken
@@ -75,6 +77,25 @@ def settle_blocks(
     for path in (path for path, one in alike.items() if one is None):
         outcome.unsure = True
         outcome.notes.append(TOO_SHORT.format(path=path))
+
+
+def _is_grown(block: str, states: Sequence[TwoStates], values: Sequence[ValuesAtSteps]) -> bool:
+    """Return whether the resumed run makes an array anew, which is the beginning of what the other run has.
+
+    As a table of angles for the longest sequence so far, which is made longer on demand: steps take what they need of
+    it, and all else is equal.
+    """
+    there = [both for both in states if getattr(both.right.leaves.get(block), "kind", "NoneType") != "NoneType"]
+    if states[0] in there:
+        return False  # it was restored, or begins as something: a shorter one may be lost
+    for both in there:
+        left, right = (np.asarray(kept.get(both.step, {}).get(block, ())) for kept in values)
+        if left.dtype != right.dtype or left.ndim != right.ndim or not right.size:
+            return False
+        beginning = left[tuple(slice(0, extent) for extent in right.shape)]
+        if beginning.shape != right.shape or beginning.tobytes() != right.tobytes():
+            return False
+    return bool(there)
 
 
 def _values(trace: Trace, leaves: Sequence[PathLeaves], keep: Kept) -> ValuesAtSteps:
