@@ -46,3 +46,58 @@ def test_what_differs_is_told_by_numbers(change):
     assert said in found.cause
     assert ("random numbers" in found.cause) == (change == "draws")
     assert "order" not in found.cause or change in ("channels", "flipped", "draws")
+
+
+def epochs(*, dropped=False, filled=False):
+    """Batches of four of ten examples, which are in another order in each epoch."""
+
+    def made(step):
+        epoch, at = divmod(step, 2 if dropped else 3)
+        order = np.random.default_rng([3, epoch]).permutation(10)
+        rows = order[4 * at : 4 * at + 4]
+        rows = np.concatenate([rows, order[: 4 - len(rows)]]) if filled else rows
+        return {"x": np.arange(30.0).reshape(10, 3)[rows], "y": rows}
+
+    return made
+
+
+SIZES = {
+    "left out": (
+        {"dropped": True},
+        {},
+        "the trainer reads at step 2, after those of 4, and goes on with the next one",
+    ),
+    "read": ({}, {"dropped": True}, "last batch of an epoch: the trainer leaves out the incomplete batch of 2"),
+    "filled": ({"filled": True}, {}, "the port fills up the incomplete batch of 2 that the trainer reads at step 2"),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_an_incomplete_batch_is_named(name):
+    there, here, said = SIZES[name]
+    first, second = ({"batch": epochs(**ways)} for ways in (here, there))
+    found = parity.prove_port(torch=[first, second], steps=5, until="batches")
+    assert found.verdict == "broken"
+    assert said in found.cause, found.cause
+
+
+def test_batches_of_another_size_are_no_incomplete_ones():
+    first = {"batch": lambda step: {"x": np.full((4, 3), step)}}
+    second = {"batch": lambda step: {"x": np.full((2, 3), step)}}
+    found = parity.prove_port(torch=[first, second], steps=5, until="batches")
+    assert (found.verdict, "last batch" in found.cause) == ("broken", False)
+
+
+def drawn(seed, *, of):
+    def made(step):
+        rng = np.random.default_rng([seed, step])
+        return {"index": np.arange(4) + step, "time": rng.beta(*of, size=4)}
+
+    return {"batch": made}
+
+
+def test_draws_of_another_distribution_are_told_from_those_of_another_generator():
+    first, others = drawn(1, of=(1.5, 1.0)), (drawn(1, of=(1.0, 1.5)), drawn(2, of=(1.5, 1.0)))
+    found = [parity.prove_port(torch=[first, other], steps=5, until="batches").cause for other in others]
+    assert "time is drawn from another distribution (mean " in found[0], found
+    assert "in another order or by another generator" in found[1], found

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parity.checks.proving.batch_sizes import numbers_of_many, of_one_distribution
 from parity.checks.proving.sources import PortSource, batch_of
 from parity.contract import StepBatch
 
@@ -27,18 +28,20 @@ def same_array(a: Any, b: Any) -> bool:
     return bool(np.shape(a) == np.shape(b) and np.array_equal(np.asarray(a), np.asarray(b)))
 
 
-def batch_cause(first: PortSource, step: int, key: str, one: StepBatch, two: StepBatch, steps: int) -> str:
+def batch_cause(
+    sources: tuple[PortSource, PortSource], step: int, key: str, one: StepBatch, two: StepBatch, steps: int
+) -> str:
     """Return why an array of a batch differs; empty where nothing that is known makes it.
 
     Args:
-        first: The trainer.
+        sources: The trainer and its port.
         step: Of the batch.
         key: Name of the array, of one shape on both sides.
         one: The trainer's batch.
         two: The port's.
         steps: Batches of the trainer among which the port's is looked for.
     """
-    a, b = np.asarray(one[key]), np.asarray(two[key])
+    first, a, b = sources[0], np.asarray(one[key]), np.asarray(two[key])
     others = [name for name in one if name != key and same_array(one[name], two[name])]
     held = {other: batch_of(first, other) for other in range(max(steps, 4)) if other != step}
     for other, batch in held.items():
@@ -59,12 +62,14 @@ def batch_cause(first: PortSource, step: int, key: str, one: StepBatch, two: Ste
         return "batch order: the batches hold other samples"
     if a.dtype.kind != "f" or a.size < 2:
         return ""
-    x, y = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
-    related = float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) and np.ptp(y) else 0.0
+    x, y = numbers_of_many(*sources, key, steps)
+    related = float(np.corrcoef(x, y)[0, 1]) if x.size > 1 and np.ptp(x) and np.ptp(y) else 0.0
     if abs(related) >= RELATED:
         return f"values of {key}: the port's follow the trainer's (correlation {related:.3g}): changed in another way"
+    alike = of_one_distribution(x, y)
+    how = "in another order or by another generator" if alike else "from another distribution"
     return (
-        f"random numbers of the step: {key} is drawn in another order or by another generator "
+        f"random numbers of the step: {key} is drawn {how} "
         f"(mean {a.mean():.3g} and {b.mean():.3g}, spread {a.std():.3g} and {b.std():.3g})"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from parity.checks.proving.batch_causes import batch_cause, same_array
+from parity.checks.proving.batch_sizes import size_cause
 from parity.checks.proving.draw_orders import draw_order_cause
 from parity.checks.proving.sources import PortSource, batch_of
 from parity.checks.proving.verdict import PortStage
@@ -61,8 +62,10 @@ def _parted(
     beside = f", while {', '.join(others)} agree" if others else ""
     if a.shape != b.shape:
         said = f"{key!r} of step {step} is {list(a.shape)} here and {list(b.shape)} there"
-        return PortStage("batches", "broken", said, f"batches of another shape: {key}")
+        return PortStage("batches", "broken", said, size_cause(first, second, step, key, one, two))
     at = tuple(int(i) for i in np.argwhere(a != b)[0])
     said = f"{key!r} of step {step} is {a[at]!s} here and {b[at]!s} there at {list(at)}{beside}"
-    cause = draw_order_cause(first, second, step, one, two) or batch_cause(first, step, key, one, two, steps)
+    cause = draw_order_cause(first, second, step, one, two) or batch_cause(
+        (first, second), step, key, one, two, steps
+    )
     return PortStage("batches", "broken", said, cause)

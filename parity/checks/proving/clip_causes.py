@@ -6,9 +6,10 @@ the second update: what the moment keeps of itself is one less that weight.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from parity.checks.proving.clipped_moves import clipped_norm
 from parity.checks.proving.clipped_parts import counted_leaves
@@ -20,7 +21,19 @@ from parity.checks.proving.seen import gradient_at
 from parity.checks.proving.slots import LeafArrays
 from parity.checks.proving.walk import TwoWalks
 
-__all__ = ["clip_cause", "clip_values_cause", "clipped_groups", "clips_update", "is_clipped_by_value", "whole_times"]
+__all__ = [
+    "CLIPS_BY_VALUE",
+    "clip_cause",
+    "clip_values_cause",
+    "clipped_groups",
+    "clips_update",
+    "cut_values_cause",
+    "is_clipped_by_value",
+    "is_cut",
+    "whole_times",
+]
+
+CLIPS_BY_VALUE = "clipping: {who} clips every element of the gradient by itself (by value), the other does not"
 
 ONE = 1e-6
 """How far a part of the gradient may be from all of it."""
@@ -138,15 +151,7 @@ def clip_values_cause(walk: TwoWalks) -> str:
 
     Told by a moment of the first update: what the one holds is what the other holds, clipped.
     """
-    over = walk.pairing.over
-    for slot, (since, gap) in walk.suspects.items():
-        if since != 1 or not gap.other or gap.other == MODEL:
-            continue
-        one, two = over(walk.lanes[0].moments[1].slots[slot]), walk.lanes[1].moments[1].slots.get(gap.other, {})
-        leaves = [leaf for leaf in one if leaf in two]
-        if not leaves:
-            continue
-        held = [np.concatenate([side[leaf].ravel() for leaf in leaves]) for side in (one, two)]
+    for held in _moments_of_both(walk):
         for both, single, words in ((held[0], held[1], ("the trainer", "the port")),
                                     (held[1], held[0], ("the port", "the trainer"))):  # fmt: skip
             low, top = float(both.min()), float(both.max())
@@ -160,6 +165,30 @@ def clip_values_cause(walk: TwoWalks) -> str:
                     ends = f"at both ends, {words[1]} {end} alone"
                     return f"clipping: {words[0]} clips every element of the gradient {ends}"
     return ""
+
+
+def cut_values_cause(walk: TwoWalks) -> str:
+    """Return that a moment of the first update is a share of the other's, with its elements cut at one limit.
+
+    So it is told where neither is a share of the gradient of the loss, as where parts of a batch count otherwise.
+    """
+    for held in _moments_of_both(walk):
+        for at, who in ((0, "the trainer"), (1, "the port")):
+            if is_cut(held[at], [held[1 - at]]):
+                return CLIPS_BY_VALUE.format(who=who)
+    return ""
+
+
+def _moments_of_both(walk: TwoWalks) -> Iterator[list[NDArray[np.float64]]]:
+    """Yield what both hold after the first update in moments that part, all leaves as one."""
+    for slot, (since, gap) in walk.suspects.items():
+        if since != 1 or not gap.other or gap.other == MODEL:
+            continue
+        one = walk.pairing.over(walk.lanes[0].moments[1].slots[slot])
+        two = walk.lanes[1].moments[1].slots.get(gap.other, {})
+        leaves = [leaf for leaf in one if leaf in two]
+        if leaves:
+            yield [np.concatenate([side[leaf].ravel() for leaf in leaves]) for side in (one, two)]
 
 
 def is_clipped_by_value(lane: Lane, slot: str) -> bool:
@@ -177,11 +206,21 @@ def is_clipped_by_value(lane: Lane, slot: str) -> bool:
     if not leaves:
         return False
     made, plain = (np.concatenate([one[leaf].ravel() for leaf in leaves]) for one in (held, gradient))
+    return is_cut(made, (plain, plain**2))
+
+
+def is_cut(made: NDArray[np.float64], givens: Sequence[NDArray[np.float64]]) -> bool:
+    """Return whether numbers are a share of others, cut at one limit.
+
+    Args:
+        made: Of shape [n].
+        givens: The others, each of which may be the one: of shape [n].
+    """
     top = float(np.abs(made).max(initial=0.0))
     cut = np.abs(made) >= top * (1 - 1e-12)
     if not top or cut.sum() < 2:
         return False
-    for given in (plain, plain**2):
+    for given in givens:
         below = ~cut & (given != 0.0)
         if not below.any():  # a limit below all of them leaves their signs
             if cut.sum() >= FEWEST and np.array_equal(np.sign(made), np.sign(given)):
@@ -189,7 +228,9 @@ def is_clipped_by_value(lane: Lane, slot: str) -> bool:
             continue
         share = float(np.median(made[below] / given[below]))
         alike = np.abs(made - share * given)[~cut].max() <= 1e-9 * top
-        if share and alike and np.all(np.abs(share * given[cut]) >= top * (1 - 1e-9)):
+        whole = np.abs(share * given[cut])
+        # where none would be more, nothing is cut: the largest are equal
+        if share and alike and np.all(whole >= top * (1 - 1e-9)) and whole.max() > top * (1 + ONE):
             return True
     return False
 

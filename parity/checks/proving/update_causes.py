@@ -14,9 +14,11 @@ from parity.checks.proving.added_decay import added_decay_cause
 from parity.checks.proving.average_causes import average_cause
 from parity.checks.proving.averages import average_of, averages_in
 from parity.checks.proving.clip_causes import (
+    CLIPS_BY_VALUE,
     clip_cause,
     clip_values_cause,
     clipped_groups,
+    cut_values_cause,
     is_clipped_by_value,
     whole_times,
 )
@@ -99,6 +101,7 @@ def _of_gradients(walk: TwoWalks, first: int) -> str:
         or clip_values_cause(walk)
         or gradient_forms_cause(walk)
         or _group_gradients_cause(walk)
+        or cut_values_cause(walk)
         or _taken_cause(walk)
     ):
         return cause
@@ -212,6 +215,10 @@ def _taken_cause(walk: TwoWalks) -> str:
     if here is None or there is None:
         which = "the trainer" if here is None else "the port"
         lane = walk.lanes[0 if here is None else 1]
+        # of a gradient that is cut in every leaf no slot holds a part
+        cut = any(is_clipped_by_value(lane, slot) for slot in held[0 if here is None else 1] if slot != MODEL)
+        if cut and (here or there):
+            return CLIPS_BY_VALUE.format(who=which)
         more = [place for place, array in lane.moments[1].view.arrays.items() if np.size(array) >= FEWEST]
         known = sum(len(held) for held in lane.moments[1].slots.values())
         if not (here or there) or len(more) > known:
@@ -267,7 +274,7 @@ def _clip_value_cause(here: TakenParts, there: TakenParts, walk: TwoWalks) -> st
     for who, one, other, lane in (("the port", there, here, 1), ("the trainer", here, there, 0)):
         if one.loose and not other.loose:
             if is_clipped_by_value(walk.lanes[lane], one.slot):
-                return f"clipping: {who} clips every element of the gradient by itself (by value), the other does not"
+                return CLIPS_BY_VALUE.format(who=who)
             return f"gradient: what {who} keeps in {one.slot} is no multiple of the gradient of its loss"
     return ""
 
