@@ -128,6 +128,8 @@ def test_a_subclass_read_as_a_plain_tensor_is_said(tmp_path: Path, capsys: pytes
     assert main(["compare", str(path), str(path)]) == 0
     assert "are read as plain ones" in capsys.readouterr().err
     torch.save({"w": torch.nn.Parameter(torch.ones(2)), "b": torch.nn.Buffer(torch.ones(2))}, path)
+    assert open_any(path).notes == ("1 tensors that are parameters or require gradients are read as plain ones",)
+    torch.save({"b": torch.nn.Buffer(torch.ones(2))}, path)
     assert open_any(path).notes == ()
 
 
