@@ -101,3 +101,20 @@ def test_draws_of_another_distribution_are_told_from_those_of_another_generator(
     found = [parity.prove_port(torch=[first, other], steps=5, until="batches").cause for other in others]
     assert "time is drawn from another distribution (mean " in found[0], found
     assert "in another order or by another generator" in found[1], found
+
+
+def test_runs_that_have_no_more_batches_are_told_by_those_that_they_have():
+    def until(made, steps):
+        def batch(step):
+            if step >= steps:
+                raise IndexError("no such batch")
+            return made["batch"](step)
+
+        return {"batch": batch}
+
+    first, second = (until(drawn(seed, of=(1.5, 1.0)), 5) for seed in (1, 2))
+    found = parity.prove_port(torch=[first, second], steps=5, until="batches")
+    assert (found.verdict, "time" in found.cause) == ("broken", True)
+    first, second = (until({"batch": epochs(dropped=at)}, 3) for at in (False, True))
+    found = parity.prove_port(torch=[first, second], steps=3, until="batches")
+    assert found.cause == "batches of another size: the trainer reads 2 examples at step 2, and 4 at all before"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from parity.checks.proving.sources import PortSource, batch_of
 from parity.contract import StepBatch
+from parity.errors import SpecError
 
 __all__ = ["numbers_of_many", "of_one_distribution", "size_cause"]
 
@@ -46,14 +47,22 @@ def size_cause(first: PortSource, second: PortSource, step: int, key: str, one: 
     if before != {len(more)}:
         return unknown  # that it is the last one of an epoch is not seen
     whole = f"the incomplete batch of {len(less)} that {short} reads at step {step}, after those of {len(more)},"
-    after = batch_of(own, step + 1)
-    if _equal(after, batch):
+    after = _further(own, step + 1)
+    if after is not None and _equal(after, batch):
         return f"last batch of an epoch: {full} leaves out {whole} and goes on with the next one"
     if np.array_equal(more[: len(less)], less):
         return f"last batch of an epoch: {full} fills up {whole} to {len(more)}"
     return (
-        f"batches of another size: {key} of step {step} has {len(less)} examples in {short}, all before {len(more)}"
+        f"batches of another size: {short} reads {len(less)} examples at step {step}, and {len(more)} at all before"
     )
+
+
+def _further(source: PortSource, step: int) -> StepBatch | None:
+    """Return a batch behind those that are asked for; None where a run has no more."""
+    try:
+        return batch_of(source, step)
+    except SpecError:
+        return None
 
 
 def _equal(one: StepBatch, two: StepBatch) -> bool:
@@ -73,7 +82,10 @@ def numbers_of_many(
     """
     found: list[tuple[Any, Any]] = []
     for step in range(max(steps, MOST_BATCHES)):
-        one, two = (np.ravel(np.asarray(batch_of(source, step).get(key, ()))) for source in (first, second))
+        both = [_further(source, step) for source in (first, second)]
+        if step >= steps and None in both:
+            break
+        one, two = (np.ravel(np.asarray((batch or {}).get(key, ()))) for batch in both)
         if not one.size or one.shape != two.shape:
             return np.zeros(0), np.zeros(0)
         found.append((one.astype(np.float64), two.astype(np.float64)))
