@@ -285,7 +285,7 @@ def _require_apart(source: Path, target: Path) -> None:
     for home in target.resolve().parents:
         if os.path.lexists(home / FILE):
             raise CheckpointError(
-                f"{target} lies in {home}, which is sealed, and its seal would not fit any more; give one beside it"
+                f"{target} lies within {home}, which is sealed, and its seal would not fit any more; give a path beside it"
             )
 
 
