@@ -87,3 +87,25 @@ def test_a_number_of_many_digits_is_one_like_others(lost: bool, first: list[str]
     found = parity.resumes(masks, steps=16, stop_at=10, mode="inline", scenarios="kill", options=options)
     assert found.verdict == ("broken" if lost else "holds"), found.text()
     assert [one.path for one in found.suspects[:1]] == first, found.text()
+
+
+def averaged(folder: Path, kept: int = 5) -> Iterator[int]:
+    """Set a number to the mean of its last five values at times; the last few of all its values are saved."""
+    weight, step, course = 0.0, 0, [0.0]
+    if (found := saved(folder)) is not None:
+        weight, step, course = found["weight"], found["step"], found["course"]
+    while step < 16:
+        yield step
+        weight = 0.7 * weight + step
+        course.append(weight)
+        if step % 5 == 4:
+            weight = sum(course[-5:]) / 5
+        step += 1
+        (folder / "state.json").write_text(json.dumps({"weight": weight, "step": step, "course": course[-kept:]}))
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [(5, "holds"), (2, "broken")])
+def test_of_a_record_its_end_may_be_all_that_steps_read(kept: int, verdict: str) -> None:
+    options = {"kept": kept}
+    found = parity.resumes(averaged, steps=16, stop_at=8, mode="inline", scenarios="kill", options=options)
+    assert found.verdict == verdict, found.text()
