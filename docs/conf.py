@@ -7,10 +7,14 @@ import logging
 import re
 import shutil
 import sys
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment.adapters.toctree import global_toctree_for_doc
 from sphinx.util.logging import getLogger
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -120,6 +124,17 @@ def add_tree(app: Sphinx, name: str, source: list[str]) -> None:
             source[0] += TREE.format(caption=caption, pages="\n".join(listed))
 
 
+def take_whole_names(app: Sphinx, tree: nodes.document) -> None:
+    """Let types be looked up as they are written; annotations have their full path (`reference.py`), errors have not.
+
+    What is not found so, such as `int`, Sphinx compares with the end of every name there is, which takes half of the
+    whole time and finds an attribute of that name, as for `type`.
+    """
+    for name in tree.findall(addnodes.pending_xref):
+        if name.get("refdomain") == "py" and name["reftype"] != "exc" and name.hasattr("refspecific"):
+            del name["refspecific"]
+
+
 def link_bugs(app: Sphinx, tree: nodes.document, name: str) -> None:
     """Give each row of the page of bugs its name, and make the names of bugs on other pages links to it."""
     known = bug_names(app)
@@ -143,6 +158,30 @@ def bug_names(app: Sphinx) -> set[str]:
     return set(re.findall(r"(?m)^\| `([^`]+)` \|", page.read_text(encoding="utf-8"))) if page.exists() else set()
 
 
+def share_tree(app: Sphinx, name: str, template: str, context: dict[str, Any], tree: nodes.document | None) -> None:
+    """Give a module without modules of its own the navigation of its package.
+
+    Sphinx resolves the whole tree anew for each page: for hundreds of modules that takes most of the time.
+    """
+    home = name.rpartition(".")[0]
+    if home.startswith("docs/api/") and name not in packages(app):
+        context["toctree"] = partial(tree_of, app, home)
+
+
+@cache
+def packages(app: Sphinx) -> set[str]:
+    """Return the pages of modules that have modules of their own."""
+    return {name.rpartition(".")[0] for name in app.env.found_docs if name.startswith("docs/api/")}
+
+
+@cache
+def tree_of(app: Sphinx, home: str, **options: Any) -> str:
+    """Return the navigation of the page of a package, for a page beside it in the same folder."""
+    tree = global_toctree_for_doc(app.env, home, app.builder, tags=app.tags, **options)
+    text = app.builder.render_partial(tree)["fragment"]
+    return text.replace('href="#"', f'href="{app.builder.get_target_uri(home).rpartition("/")[2]}"')
+
+
 def write_index(app: Sphinx, error: Exception | None) -> None:
     """Make the README what a web server shows first."""
     if error is None:
@@ -153,5 +192,7 @@ def setup(app: Sphinx) -> None:
     """Connect what is above."""
     app.connect("builder-inited", write_reference)
     app.connect("source-read", add_tree)
+    app.connect("doctree-read", take_whole_names)
     app.connect("doctree-resolved", link_bugs)
+    app.connect("html-page-context", share_tree)
     app.connect("build-finished", write_index)
