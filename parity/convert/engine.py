@@ -24,6 +24,7 @@ from parity.convert.selecting import find_keys, renamed, select
 from parity.convert.to_jax import DOCUMENT, Options, to_jax
 from parity.convert.to_torch import to_torch
 from parity.convert.torch_state import read_torch_state
+from parity.convert.views import overlapping
 from parity.environment import versions
 from parity.errors import CheckpointError, explain
 from parity.formats import (
@@ -102,6 +103,7 @@ def convert(
     if ledger.refused or not ledger.crossed:
         return ledger
     _note_keys(tree, writer, ledger)
+    _note_views(opened.tree, ledger)
     _require_room(target, tree, writer)
     checksums = None if proven else ChecksumsBeside(opened)
     with draft_of(target) as draft, Digests() as digests:
@@ -173,6 +175,13 @@ def _note_keys(tree: Tree, writer: Writer, ledger: Ledger) -> None:
     if keys and writer.format != "orbax":
         names = ", ".join(f"{name} ({kind})" for name, kind in keys[:4]) + (", ..." if len(keys) > 4 else "")
         ledger.notes.append(f"random keys are their data alone, as {writer.format} has no keys: {names}")
+
+
+def _note_views(tree: Tree, ledger: Ledger) -> None:
+    """Say which arrays share elements with others, as each has its own from here on."""
+    if views := overlapping(tree):
+        names = ", ".join(views[:4]) + (f" and {len(views) - 4} more" if len(views) > 4 else "")
+        ledger.notes.append(f"views of one storage become arrays of their own, equal in value: {names}")
 
 
 def _require_state(opened: Source) -> Source:
@@ -285,7 +294,8 @@ def _require_apart(source: Path, target: Path) -> None:
     for home in target.resolve().parents:
         if os.path.lexists(home / FILE):
             raise CheckpointError(
-                f"{target} lies within {home}, which is sealed, and its seal would not fit any more; give a path beside it"
+                f"{target} lies within {home}, which is sealed, and its seal would not fit any more; "
+                "give a path beside it"
             )
 
 
