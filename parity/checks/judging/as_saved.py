@@ -18,7 +18,7 @@ __all__ = ["as_saved"]
 
 
 def as_saved(
-    states: Sequence[TwoStates], marks: Sequence[Mark], at: int, restored: Collection[str]
+    states: Sequence[TwoStates], marks: Sequence[Mark], at: int, restored: Collection[str], reached: int | None
 ) -> list[TwoStates]:
     """Return what two runs hold, the first one at the resume as it was when it saved, where the step leaves it so.
 
@@ -31,8 +31,12 @@ def as_saved(
         marks: Marks of the uninterrupted run.
         at: Mark of it that the resume is at.
         restored: Files that the resumed run read before its first mark.
+        reached: Mark that the run which saved came to, where that is known. A step that it did not make saved nothing:
+            where each step saves at its end, a count that the next one resets anyhow was lost.
     """
-    if len(states) < 2 or not set(marks[at + 1].saved) & set(restored):
+    if len(states) < 2 or (reached is not None and reached <= at):
+        return list(states)
+    if not set(marks[at + 1].saved) & set(restored):
         return list(states)
     now, after = states[0], states[1]
     left = dict(now.left.leaves)

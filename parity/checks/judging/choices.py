@@ -71,6 +71,7 @@ def _choices(file: str) -> tuple[ValueChoice, ...]:
         if id(node) in flags or (id(node) in tests and not isinstance(node, ast.IfExp)):
             continue  # what guards statements is told by what these are
         if parts := (*_picked_by(node, tree), *passed.get(id(node), ())):
+            parts += flags_behind(file, node)  # `stop = wait >= 3` before `if stop: rate *= 0.5`
             names = frozenset(name for part in parts for name in names_in(part))
             found.append(ValueChoice(Turn(file, *place_of(node)), parts, names, line))  # type: ignore[arg-type]
     return tuple(found)

@@ -136,7 +136,8 @@ def judge_resumed(reference: Trace, resumed: Trace, uninterrupted: Uninterrupted
     if parted is not None and not shifted:
         step, other = parted
         out.broken.append(Evidence("counters.step", "mark", step, str(step), str(other), "after the resume"))
-    states = as_saved(both_runs(reference.marks[at:], resumed.marks), reference.marks, at, resumed.restored)
+    states = both_runs(reference.marks[at:], resumed.marks)
+    states = as_saved(states, reference.marks, at, resumed.restored, kill.reached)
     out.compared = len(states)
     _judge_states(out, states, reference, resumed, uninterrupted, at)
     expected_marks = len(reference.marks) - at

@@ -21,6 +21,8 @@ class Kill:
 
     mark: int
     """Mark of the uninterrupted run at which it came, counted from 0; 0 asks for no checkpoint at all."""
+    reached: int | None = None
+    """The same mark, whatever is asked of checkpoints: steps that follow it saved nothing; None where not known."""
     marks: Sequence[Mark] = ()
     """Marks of the processes that were killed, at the places of those of the uninterrupted run; these where none."""
     left: Collection[str] | None = None

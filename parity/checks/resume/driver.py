@@ -254,7 +254,10 @@ class Driver:
         known = {mark.step: mark for one in before for mark in one.marks}
         marks = [known.get(mark.step, mark) for mark in self.reference.marks]
         passing = on_their_way([self.reference, self.again, *before], list_folder(self.root / "reference"))
-        kill = Kill(mark=0 if lenient else killed, marks=marks, left=left, reads=self.reads, passing=passing)
+        ended = {"extend": len(before[-1].marks), "one-rank": None}  # one came to its end, others went on
+        reached = ended.get(scenario.name, killed)
+        asked = 0 if lenient else killed
+        kill = Kill(mark=asked, reached=reached, marks=marks, left=left, reads=self.reads, passing=passing)
         outcome = judge_resumed(self._truth(before), trace, self.uninterrupted, kill)
         if not outcome.broken and trace.steps[:1] == self.reference.steps[:1] and is_unfinished(self.reference, kill):
             outcome.unsure = True
