@@ -364,3 +364,23 @@ def test_runs_that_do_not_repeat_what_was_seen_tell_nothing(repeats: bool) -> No
     outcome = Outcome(broken=[Evidence("at", "at", 0, "2", "0", "at the resume")])
     settle_blocks(outcome, states, lambda keep: runs[0], lambda keep: runs[1])
     assert (outcome.broken == []) == repeats
+
+
+def test_a_gradient_that_each_step_makes_anew_is_no_block_and_a_count_beside_it_no_place() -> None:
+    def counts(folder: Path, steps: int) -> Iterator[int]:
+        w, n, strikes, rate = np.ones(3), 0, 0, 0.1
+        file = folder / "state"
+        if file.exists():
+            w, n, rate = pickle.loads(file.read_bytes())
+        while n < steps:
+            yield n
+            slope = np.cos(w + n)
+            strikes = strikes + 1 if n % 3 else 0
+            if strikes > 2:
+                rate *= 0.5
+            w = w - rate * slope
+            n += 1
+            file.write_bytes(pickle.dumps((w, n, rate)))
+
+    found = parity.resumes(counts, steps=14, stop_at=8, mode="inline", scenarios="kill")
+    assert [(e.path, found.verdict) for e in found.suspects[:1]] == [("strikes", "broken")], found.text()

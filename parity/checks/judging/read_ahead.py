@@ -71,7 +71,8 @@ def blocks_beside(path: str, states: Sequence[TwoStates]) -> list[str]:
         one
         for state in states
         for one in state.differing()
-        if one.startswith(owner) and one[len(owner) :].isidentifier()
+        # what each step sets before it takes it, such as a gradient, is no block: nothing is left of it
+        if one.startswith(owner) and one[len(owner) :].isidentifier() and not state.is_dead(one)
     }
     return sorted(one for one in beside if is_of_rows(one, states))
 
