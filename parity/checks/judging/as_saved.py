@@ -31,8 +31,8 @@ def as_saved(
         marks: Marks of the uninterrupted run.
         at: Mark of it that the resume is at.
         restored: Files that the resumed run read before its first mark.
-        reached: Mark that the run which saved came to, where that is known. A step that it did not make saved nothing:
-            where each step saves at its end, a count that the next one resets anyhow was lost.
+        reached: Mark that the run which saved came to, where that is known. A step that it did not make saved
+            nothing: where each step saves at its end, a count that the next one resets anyhow was lost.
     """
     if len(states) < 2 or (reached is not None and reached <= at):
         return list(states)

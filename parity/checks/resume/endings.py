@@ -25,6 +25,7 @@ from parity.checks.judging import (
     judge_returned,
 )
 from parity.checks.resume.left_files import LeftFiles, asks_for_start, either
+from parity.checks.resume.read_back import settle_unread
 from parity.checks.resume.scenarios import Scenario
 from parity.checks.running import Request, Runner, Trace, copy_folder
 
@@ -100,6 +101,10 @@ class Endings:
             alike = not any(_is_array(runs.reference, e.path) for e in live)
             if found.broken and alike and (ordered := self._in_order_of_the_saver()) is not None:
                 found = judge(again, begun, files.read(ordered.folder))
+        if found.broken and runs.envelope is None and trace.marks:
+            asked = replace(runs.asked(scenario), entry=None)
+            changing = runs.uninterrupted.changing
+            settle_unread(found, runs.reference, trace, folder, runs.root, runs.runner, asked, changing)
         return found
 
     def judge_returned(self, trace: Trace) -> Outcome:
