@@ -12,9 +12,10 @@ from parity.capture import NOT_BEGUN, Leaf
 from parity.checks.judging.by_key import is_taken_by_key_alone
 from parity.checks.judging.caches import is_unmade
 from parity.checks.judging.differences import Differences
-from parity.checks.judging.evidence import Evidence, TwoStates, after_resume
+from parity.checks.judging.evidence import RANK, Evidence, TwoStates, after_resume
 from parity.checks.judging.later_steps import is_filled_otherwise, is_made_again
-from parity.checks.judging.ordering import holders_of, identifiers
+from parity.checks.judging.ordering import holders_of, identifiers, is_taken
+from parity.checks.judging.sources import is_written_whole, made_last, what_loops_give_last
 
 __all__ = ["is_another_type", "number_of", "of_a_beginning", "with_sources", "without_effect_last"]
 
@@ -36,6 +37,7 @@ def without_effect_last(found: list[Evidence], seen: Differences, *, failed: boo
     if not failed:
         ahead += [e for e in found if _is_needless(e, seen)]
     ahead += [e for e in found if _is_a_default(e) or _is_a_zero_that_is_not_there(e)]
+    ahead += [e for e in found if e.when == after_resume(0) and is_written_whole(e.path, use)]
     idle += [e for e in ahead if e not in idle]
     equal = [e for e in found if e.when == after_resume(0) and is_another_type(e.path, seen.states[:1])]
     of_optax = (seen.states, seen.uninterrupted.changing)
@@ -94,7 +96,11 @@ def with_sources(found: list[Evidence], seen: Differences) -> list[Evidence]:
         here = [one for one in shorter if e.when == one.when and use.made_before(name, identifiers(one.path)[-1])]
         shorter = [one for one in shorter if one not in here]
         out += [*here, e]
-    return out
+    out = made_last(out, seen.histories(), use)
+    both, changing = seen.states[0], seen.uninterrupted.changing
+    handed = [p for p in both.ranked(both.differing(), RANK) if both.is_dead(p) and p in changing and p not in known]
+    begun = [both.evidence(p, after_resume(0)) for p in handed]
+    return what_loops_give_last(out, begun, use, lambda e: is_taken(e, seen.uninterrupted))
 
 
 def is_refilled(path: str, states: Sequence[TwoStates]) -> bool:

@@ -2,9 +2,9 @@
 
 A trainer may hide its pickles behind an exclusive or, or write them by a codec of its own. Equal values are then
 other bytes after a resume: arrays that came out of a pickle refer to other objects than new ones do. The trainer
-knows how to read them. Two more processes begin with what either run has left, and hold the same at their first marks,
-or do not. That alone would pass over what a file has and no process takes from it, such as a record of losses that begins
-anew: so the two runs have to hold the same at their ends, too, of which the files were made.
+knows how to read them. Two more processes begin with what either run has left, and hold the same at their first
+marks, or do not. That alone would pass over what a file has and no process takes from it, such as a record of losses
+that begins anew: so the two runs have to hold the same at their ends, too, of which the files were made.
 """
 
 from __future__ import annotations
