@@ -137,3 +137,36 @@ def indexes(lost: str) -> Trainer:
 @pytest.mark.parametrize(("lost", "named"), [("words", "words"), ("table", "table"), ("", "")])
 def test_a_list_is_named_before_the_index_that_is_made_of_it(lost: str, named: str) -> None:
     assert first(indexes(lost)).startswith(named)
+
+
+def draws_by_epochs(lost: str, anew: bool = False) -> Trainer:
+    """Shuffle and draw from a generator of the epoch; `anew`: from one that each step makes, by a count of draws."""
+
+    def train(folder: Path, steps: int) -> Iterator[int]:
+        order, own, epoch, w, done, drawn, file = list[int](), None, 0, np.zeros(3), 0, 0, folder / "state"
+        if file.exists():
+            order, own, epoch, w, done, drawn = pickle.loads(file.read_bytes())
+            own = np.random.default_rng(99) if lost == "own" or anew else own
+            order = [5, 4, 3, 2, 1, 0][: len(order)] if lost == "order" else order
+            drawn = 0 if lost == "drawn" else drawn
+        while done < steps:
+            yield done
+            if anew or not order:
+                own = np.random.default_rng([epoch, drawn])
+            if not order:
+                epoch, order = epoch + 1, [int(one) for one in own.permutation(6)]
+            at, drawn = order.pop(), drawn + anew
+            x = np.array([at, 1.0, at % 2]) + 0.1 * own.normal(size=3)
+            w = w - 0.01 * x * (x @ w - 1)
+            done += 1
+            file.write_bytes(pickle.dumps((order, own, epoch, w, done, drawn)))
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("lost", "anew", "named"),
+    [("own", False, "own"), ("order", False, "order"), ("", False, ""), ("drawn", True, "drawn"), ("", True, "")],
+)
+def test_a_generator_that_each_epoch_makes_is_named_at_the_resume(lost: str, anew: bool, named: str) -> None:
+    assert first(draws_by_epochs(lost, anew), stop=9).startswith(named)

@@ -53,6 +53,7 @@ from parity.checks.judging.read_ahead import is_read_ahead
 from parity.checks.judging.renewed import is_renewed_after_saves
 from parity.checks.judging.resume_start import Kill, judge_silence, judge_start
 from parity.checks.judging.shown import no_loss_alone, where_it_ends
+from parity.checks.judging.sources import made_in_steps
 from parity.checks.judging.suspicion import (
     is_another_type,
     number_of,
@@ -184,7 +185,8 @@ def _judge_states(
         otherwise = {e.path for e in known if is_filled_otherwise(e.path, states)}
         found = in_order([e for e in lost if e not in seeds], seen.settings() + known, uninterrupted, otherwise)
         if all(e.when != after_resume(0) for e in found):
-            found = differs_otherwise(states, seen.found, uninterrupted) + found
+            made = made_in_steps(states, seen.found, uninterrupted)
+            found = made + differs_otherwise(states, seen.found, uninterrupted) + found
         if modes:
             shown = [e for e in found if e not in lost and e.component not in DATA and not is_read(e, uninterrupted)]
             found = [e for e in found if e not in shown] + modes + shown

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from parity.checks.judging.evidence import Evidence
+from parity.checks.judging.evidence import Evidence, TwoStates, Uninterrupted, after_resume
 from parity.checks.judging.ordering import OUTER, identifiers
 from parity.checks.judging.syntax import by_function, last_name, names_in, source_tree
 from parity.checks.judging.usage import Use, is_saved
 from parity.checks.running import called_name
 
-__all__ = ["is_written_whole", "made_last", "what_loops_give_last"]
+__all__ = ["is_written_whole", "made_in_steps", "made_last", "what_loops_give_last"]
 
 _WRITERS = frozenset(("vector_to_parameters",))
 """Functions of libraries that write all parameters of a module, which is their last argument."""
@@ -62,6 +62,25 @@ def made_last(found: list[Evidence], shorter: list[Evidence], use: Use) -> list[
         out = [one for one in out if one not in of]
         out[out.index(e) : out.index(e)] = of
     return out
+
+
+def made_in_steps(
+    states: Sequence[TwoStates], found: Sequence[Sequence[str]], uninterrupted: Uninterrupted
+) -> list[Evidence]:
+    """Return the generators that a step has made, differ at the resume, and do so one step later.
+
+    As one that each epoch makes anew with its order, and whose batches draw from it: the first mark does not have it.
+    One that every step makes anew is equal by then.
+
+    Args:
+        states: What the uninterrupted run and the resumed one hold, from the resume on.
+        found: Paths that differ in each.
+        uninterrupted: What equal runs say.
+    """
+    both, drawn = states[0], uninterrupted.changing - uninterrupted.streams
+    made = [p for p in found[0] if p in drawn and both.leaf(p).role == "stream" and not both.is_dead(p)]
+    lasting = [p for p in made if len(found) == 1 or p in found[1]]
+    return [both.evidence(p, after_resume(0)) for p in sorted(lasting)]
 
 
 def is_written_whole(path: str, use: Use) -> bool:
