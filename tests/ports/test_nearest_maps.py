@@ -106,6 +106,20 @@ def test_a_change_that_another_map_might_do_proves_none(monkeypatch: pytest.Monk
     monkeypatch.setattr(nearest_maps, "model_program_cause", lambda pairing: cause)
     proof = _proved("scale")
     assert (proof.verdict, proof.cause) == ("inconclusive", "")
+    assert cause in proof.stages[-1].lines[0], "it is said for what it is"
+
+
+@pytest.mark.usefixtures("unproven")
+@pytest.mark.parametrize(("cause", "within"), [
+    ("repeats: the parts of axis 1 2 times over there", True), ("left out: mul is applied here, not there", False),
+])  # fmt: skip
+def test_an_order_within_leaves_is_said_beside_what_it_may_do(
+    monkeypatch: pytest.MonkeyPatch, cause: str, within: bool
+) -> None:
+    monkeypatch.setattr(nearest_maps, "model_program_cause", lambda pairing: cause)
+    proof = _proved("scale")
+    assert (proof.verdict, proof.cause) == ("broken", cause)
+    assert any("another order within" in line for line in proof.stages[-1].lines) is within
 
 
 @pytest.mark.usefixtures("unproven")

@@ -7,6 +7,7 @@ of this is sure: of several likely maps the one counts under which most calls ag
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from parity.checks.models.used import LeafUse, uses_of
 from parity.contract import ModelProbe, ModuleCall
 from parity.mapping import LeafRule
 
-__all__ = ["likely_maps", "pairs_by_use"]
+__all__ = ["disorder", "likely_maps", "pairs_by_use"]
 
 CallPlace = Callable[[LeafPart], tuple[int, ...]]
 
@@ -79,6 +80,23 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
     # where no matrix but square ones is there, nothing says which way these lie
     every = [each for one in found if one is not None for each in (one, _turned_over(one))]
     return [one for at, one in enumerate(every) if one not in every[:at]]
+
+
+def disorder(subjects: Subjects, matched: Matched, pairs: Sequence[Alike]) -> int:
+    """Return how many two pairs stand in another order of use in one model than in the other.
+
+    Args:
+        subjects: The models.
+        matched: Their pieces.
+        pairs: Of all pieces.
+    """
+    sides = zip(subjects.both, _values(subjects), (matched.first, matched.second), strict=True)
+    found = [(model, uses_of(model, values, inputs), pieces) for (model, inputs), values, pieces in sides]
+    places = [_used_by_layers(model, uses, pieces) for model, uses, pieces in found if uses is not None]
+    if len(places) != 2:
+        return 0
+    at = [(places[0](one.first), places[1](one.second)) for one in pairs]
+    return sum((a < c) != (b < d) for (a, b), (c, d) in itertools.combinations(at, 2))
 
 
 def _turned_over(pairs: Sequence[Alike]) -> list[Alike]:

@@ -59,6 +59,9 @@ class Matched:
     one_sided: bool = False
     """Whether one model has more leaves of an extent that a gradient clearly reaches than the other has that any
     does, though both agree: no map makes them one."""
+    others: tuple[Matched, ...] = ()
+    """What was told by other plans of cuts that leave nothing over, where both agree by none: a fault before most
+    leaves hides which plan is the one."""
 
 
 def match_models(subjects: Subjects) -> Matched:
@@ -71,8 +74,10 @@ def match_models(subjects: Subjects) -> Matched:
     plans = cut_plans(_shapes(subjects.first), _shapes(subjects.second))
     found: Matched | None = None
     simplest: Matched | None = None
+    every: list[Matched] = []
     for plan in plans:
         tried = _match(subjects, plan)
+        every.append(tried)
         simplest = simplest or tried
         # of rows that are all alike nothing shows, not even where two models part: that both agree says little then
         if found is None or (_told(tried), tried.agree) > (_told(found), found.agree):
@@ -88,6 +93,8 @@ def match_models(subjects: Subjects) -> Matched:
         return Matched((), (), (), (), (), False)
     if found.unsure and simplest is not None and found is not simplest and not (simplest.agree or simplest.alone):
         return replace(found, coarser=simplest)
+    if found.unsure and not (found.agree or found.alone):
+        return replace(found, others=tuple(one for one in every if one is not found and not one.alone))
     return found
 
 

@@ -22,6 +22,9 @@ FIT = 1e-9
 ROUNDING = 16 * 2.0**-52
 """The same, relative to the largest parameter: a move is a difference of two of them."""
 
+APART = 1e-8
+"""Smallest singular value of columns of length one from which none of them is made of the others."""
+
 FEW = 3
 """Elements that a leaf must have more than a form has numbers."""
 
@@ -45,6 +48,9 @@ class LeafMove:
     """Norm of the direction with the parameters times decay over rate."""
     params: float
     """Norm of the parameters."""
+    clear: bool = True
+    """Whether no other shares make the same move with decay: parameters that began at zero are their first move, a
+    share of the momentum, so that the gradient beside that may stand for decay."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +165,15 @@ def _leaf_move(update: SeenUpdate, leaf: str, tops: list[NDArray[np.float64]], d
         direction = columns[0] + (ahead * columns[1] if len(tops) > 1 else 0.0)
         decayed = direction + (decay / rate * p if rate else 0.0)
         norms = [float(np.linalg.norm(one)) for one in (direction, decayed, p)]
-        return LeafMove(rate, ahead, decay, *norms)
+        return LeafMove(rate, ahead, decay, *norms, clear=_are_apart([*columns, p]))
     return None
+
+
+def _are_apart(columns: list[NDArray[np.float64]]) -> bool:
+    """Return whether no column is made of the others, those left out that are nothing."""
+    sizes = [float(np.linalg.norm(one)) for one in columns]
+    some = [one / size for one, size in zip(columns, sizes, strict=True) if 0.0 < size < np.inf]
+    return not some or float(np.linalg.svd(np.stack(some, 1), compute_uv=False)[-1]) > APART
 
 
 def columns_of(way: MoveWay, update: SeenUpdate, leaf: str) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:

@@ -205,6 +205,8 @@ def _nesterov_cause(walk: TwoWalks, one: MoveForm, two: MoveForm) -> str:
     # the gradient is added to a momentum, the momentum before taken from it: all else is no such step
     signs = {"gradient": 1.0, "before": -1.0, "": 0.0}
     for form, ahead in zip((one, two), aheads, strict=True):
+        if form.mixed and max(ahead, default=0) < 2:
+            return ""
         if any(at > 1 and (share is None or share * signs[form.mixed] < 0.0) for at, share in ahead.items()):
             return ""
     if bool(one.mixed) != bool(two.mixed):
@@ -260,7 +262,9 @@ def _kept_up(form: MoveForm) -> float | None:
 
 
 def _one_number(form: MoveForm, of: Callable) -> dict[int, float | None]:
-    return {at: one_value({leaf: of(one) for leaf, one in leaves.items()}, 1e-5) for at, leaves in form.moves.items()}
+    """Return what all leaves that show it clearly have at each update, those updates left out at which none does."""
+    clear = {at: {leaf: of(one) for leaf, one in leaves.items() if one.clear} for at, leaves in form.moves.items()}
+    return {at: one_value(each, 1e-5) for at, each in clear.items() if each}
 
 
 def _correction_cause(walk: TwoWalks, one: MoveForm, two: MoveForm, ratios: Rates) -> str:

@@ -16,13 +16,17 @@ from parity.checks.proving.verdict import PortStage
 
 __all__ = ["parted_but_for_a_change"]
 
-BY_A_MAP = ("values exchanged: ", "value taken: ", "order: ", "layout: ", "repeats: ",
-            "transposed")  # fmt: skip
+BY_A_MAP = ("values exchanged: ", "value taken: ", "order: ", "layout: ", "transposed")
 """Words of changes that another map of the leaves might do as well: a right port under a wrong map shows these."""
 
+WITHIN_LEAVES = ("repeats: ", "pairs: ", "in pairs of ")
+"""Words of changes that no exchange of leaves or of their parts does, but another order within them may do."""
 
-def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[Pairing, PortStage] | None:
+
+def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[Pairing | None, PortStage] | None:
     """Return that two models part, with the map under which one change makes them equal; None where none does.
+
+    Of a change that another map might do as well nothing is proven: it is said, and the stage is inconclusive.
 
     Args:
         subjects: The models.
@@ -36,8 +40,14 @@ def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[P
         return None
     placements, missing = placed(subjects, nearer)
     pairing = Pairing(subjects, placements)
-    if missing or not (cause := model_program_cause(pairing)) or any(words in cause for words in BY_A_MAP):
+    if missing or not (cause := model_program_cause(pairing)):
         return None
+    if any(words in cause for words in BY_A_MAP):
+        lines = mapped.text().splitlines()
+        return None, PortStage("forward", "inconclusive", lines[0], lines=(
+            f"under the likeliest map one change makes both equal, and another map may do so as well: {cause}",
+            *lines[1:6],
+        ))  # fmt: skip
     proof = prove(subjects, nearer)
     if proof.verdict != "broken":
         return None
@@ -48,4 +58,7 @@ def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[P
     note = (
         f"behaviour tells {told} of {len(nearer)} rows of the map, and that change makes both equal under the others"
     )
-    return pairing, PortStage("forward", "broken", said, cause, (note,))
+    more = [note]
+    if any(words in cause for words in WITHIN_LEAVES):
+        more.append("leaves in another order within their heads or parts may do so as well: give --rules if they are")
+    return pairing, PortStage("forward", "broken", said, cause, tuple(more))
