@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from parity.checks.models.assembly import LeafGroup, groups_of, rule_of
+from parity.checks.models.draws import drawn
 from parity.checks.models.likeness import Alike
+from parity.checks.models.pieces import LeafPart
 from parity.checks.models.proposal import Matched, match_models
 from parity.checks.models.subjects import Subjects
+from parity.checks.models.used import takers_of, uses_of
 from parity.mapping import LeafRule
 
 __all__ = ["MapRow", "ModelMap", "map_of", "propose", "with_rules"]
@@ -91,7 +94,9 @@ def map_of(subjects: Subjects, matched: Matched) -> ModelMap:
     owner = dict(zip((*matched.first, *matched.second), names, strict=True))
     tied = {value.size: leaf for leaf, value in subjects.first.leaves.items() if leaf in subjects.first.ties}
     alone = tuple(
-        (f"{owner[piece]}: {piece}", _tied_reason(subjects, tied.get(piece.index.size)) or why)
+        (f"{owner[piece]}: {piece}", tied_why)
+        if (tied_why := _tied_reason(subjects, tied.get(piece.index.size)))
+        else _taken_twice(subjects, piece, matched) or (f"{owner[piece]}: {piece}", why)
         for piece, why in matched.alone
     )
     order = {leaf: at for at, leaf in enumerate(subjects.first.leaves)}
@@ -106,6 +111,36 @@ def _tied_reason(subjects: Subjects, leaf: str | None) -> str:
         return ""
     names = " and ".join((leaf, *subjects.first.ties[leaf]))
     return f"no leaf is left; {names} are one parameter of {subjects.first.name}, which is likely two here"
+
+
+def _taken_twice(subjects: Subjects, piece: LeafPart, matched: Matched) -> tuple[str, str] | None:
+    """Return that the other model takes one leaf of the extents of a piece at two places: tied, as of a head.
+
+    Of several leaves of these extents that one is over which is taken last: a table is read before a head is taken.
+    """
+    both = (matched.first, matched.second)
+    at = int(piece in matched.first)  # the model that ties
+    if piece.count > 1 or piece.index.ndim < 2:
+        return None
+    there, here = (
+        list(dict.fromkeys(one.leaf for one in pieces if one.key == piece.key and one.count == 1))
+        for pieces in (both[at], both[1 - at])
+    )
+    (model, inputs), (own, own_inputs) = subjects.both[at], subjects.both[1 - at]
+    values, own_values = (
+        {leaf: drawn(value.shape, "statistic" if leaf in each.statistics else "parameter", (59, number))
+         for number, (leaf, value) in enumerate(each.leaves.items())} for each in (model, own)
+    )  # fmt: skip
+    for leaf in there:
+        takers = list(dict.fromkeys(takers_of(model, values, inputs, leaf)))
+        if len(takers) > 1:
+            uses = uses_of(own, own_values, own_inputs)
+            last = max(here, key=lambda one: uses[one].number) if uses is not None else piece.leaf
+            return f"{own.name}: {last}", (
+                f"tied in {model.name}, which takes {leaf} at {len(takers)} places ({', '.join(takers)}), and has no "
+                f"leaf of its own for {last}"
+            )
+    return None
 
 
 def _reasons(matched: Matched) -> dict[Alike, str]:

@@ -7,6 +7,7 @@ nothing new is told. Last, all of it is looked at once more with values of its o
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import numpy as np
 
 from parity.checks.models.finer import finer_plans
 from parity.checks.models.likeness import ALIKE, CLEAR, EQUAL, Alike, gap, left_over, match_pieces
-from parity.checks.models.pieces import LeafPart, PartArrays, pieces_of
+from parity.checks.models.pieces import LeafPart, PartArrays, key_of, pieces_of
 from parity.checks.models.plan import CutPlan, ShapeCounts, cut_plans
 from parity.checks.models.quiet import match_quiet
 from parity.checks.models.responses import by_responses
@@ -71,7 +72,7 @@ def match_models(subjects: Subjects) -> Matched:
         SpecError: A model cannot be called, or does not give the same when it is called again.
     """
     subjects.require_repeatable()
-    plans = cut_plans(_shapes(subjects.first), _shapes(subjects.second))
+    plans = _plans(_shapes(subjects.first), _shapes(subjects.second))
     found: Matched | None = None
     simplest: Matched | None = None
     every: list[Matched] = []
@@ -96,6 +97,27 @@ def match_models(subjects: Subjects) -> Matched:
     if found.unsure and not (found.agree or found.alone):
         return replace(found, others=tuple(one for one in every if one is not found and not one.alone))
     return found
+
+
+def _plans(first: ShapeCounts, second: ShapeCounts) -> list[CutPlan]:
+    """Return plans of cuts: of a model that has one leaf more, with it set aside where the others fit without it.
+
+    Of a head that is tied to an embedding in one model and has a leaf of its own in the other, any bits of the
+    extents of smaller leaves could be made.
+    """
+    plans = cut_plans(first, second)
+    sizes = [sum(math.prod(shape) * count for (_, shape), count in shapes.items()) for shapes in (first, second)]
+    if sizes[0] == sizes[1]:
+        return plans
+    more, other = (first, second) if sizes[0] > sizes[1] else (second, first)
+    known = {key_of(kind, shape) for kind, shape in other}
+    for kind, shape in more:
+        if math.prod(shape) == abs(sizes[0] - sizes[1]) and key_of(kind, shape) in known:
+            rest = more - Counter({(kind, shape): 1})
+            aside = cut_plans(rest, other) if more is first else cut_plans(other, rest)
+            if aside and aside[0].left == 0:
+                return aside
+    return plans
 
 
 def _told(matched: Matched) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from parity.contract import Inputs, ModelProbe
 from parity.errors import SpecError
 
-__all__ = ["LeafUse", "uses_of"]
+__all__ = ["LeafUse", "takers_of", "uses_of"]
 
 
 MOST_LAYERS = 64
@@ -63,6 +63,26 @@ def uses_of(
     if not found:
         return None
     return {leaf: found.get(leaf, LeafUse(len(found) + at)) for at, leaf in enumerate(values)}
+
+
+def takers_of(model: ModelProbe, values: Mapping[str, NDArray[np.float64]], inputs: Inputs, leaf: str) -> list[str]:
+    """Return the kinds of the operations that take a leaf as a whole, in their order; none where that is not seen.
+
+    Args:
+        model: The model.
+        values: Of its leaves, no two alike.
+        inputs: What it is called with.
+        leaf: The leaf.
+    """
+    try:
+        program = model.trace(values, inputs)
+    except SpecError:
+        return []
+    wanted = _key(np.asarray(values[leaf], np.float64))
+    return [
+        one.kind for one in (program.operations if program is not None else ())
+        if any(x.dtype.kind == "f" and _key(x) == wanted for x in one.inputs)
+    ]  # fmt: skip
 
 
 def _key(value: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:
