@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.checks.programs import NamedValues, explain
+from parity.checks.programs import NamedValues, ValueGraft, explain
 from parity.checks.progress import tell
+from parity.checks.proving.called_at import ModuleOf, module_of, with_module
 from parity.checks.proving.losses import Pairing, other_values
 from parity.checks.proving.sources import PortTrainer
 from parity.contract import Inputs, TracedProgram, call_with
@@ -39,7 +40,13 @@ def model_program_cause(pairing: Pairing) -> str:
     except SpecError:
         return ""
     names = _named(drawn[0], subjects.inputs.first), _named(pairing.over(drawn[0]), subjects.inputs.second)
-    return _phrase(first, second, subjects.orders, names)
+
+    def called(side: int, made: NDArray[Any], draw: int) -> str:
+        values = pairing.over(drawn[draw]) if side else drawn[draw]
+        return module_of(*((subjects.second, values, subjects.inputs.second) if side else
+                           (subjects.first, values, subjects.inputs.first)), made)  # fmt: skip
+
+    return _phrase(first, second, subjects.orders, names, called)
 
 
 def loss_program_cause(pairing: Pairing, first: PortTrainer, second: PortTrainer, begin: int = 0) -> str:
@@ -92,7 +99,7 @@ def _named(values: Mapping[str, NDArray[np.float64]], inputs: Inputs | Mapping[s
 
 def _phrase(
     first: Sequence[TracedProgram | None], second: Sequence[TracedProgram | None],
-    orders: Sequence[tuple[int, ...]] | None, names: tuple[NamedValues, NamedValues],
+    orders: Sequence[tuple[int, ...]] | None, names: tuple[NamedValues, NamedValues], called: ModuleOf | None = None,
 ) -> str:  # fmt: skip
     """Return what makes them equal; several changes that do so as alternatives."""
     if any(one is None for one in (*first, *second)):
@@ -104,7 +111,12 @@ def _phrase(
         return ""
     found = explain([one for one, _ in same], [one for _, one in same], orders, names)
     tell()
-    return ", or ".join(one.text for one in found[:2])
+    if called is None:
+        return ", or ".join(one.text for one in found[:2])
+    draw = next(at for at, one in enumerate(first) if one is same[0][0])
+    return ", or ".join(
+        with_module(one, same[0], draw, called) if isinstance(one, ValueGraft) else one.text for one in found[:2]
+    )
 
 
 def _finite(*programs: TracedProgram) -> bool:
