@@ -42,6 +42,11 @@ class JaxPort:
         self._programs: dict[tuple[str, str, str], Any] = {}
         self.lifted = LiftedStep(functions["step"]) if "step" in functions else None
 
+    @property
+    def casts(self) -> tuple[Island, ...]:
+        """Return the casts that lifted updates have left out; see `parity.contract.TrainerProbe`."""
+        return () if self.lifted is None else tuple(self.lifted.found.values())
+
     def loss(
         self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64", *,
         masks: DropoutMasks | None = None,

@@ -68,6 +68,10 @@ class TrainerProbe(Protocol):
 
     model: ModelProbe
 
+    @property
+    def casts(self) -> tuple[Island, ...]:
+        """Return the casts to a narrower type that lifted updates have left out so far."""
+
     def loss(
         self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64", *,
         masks: DropoutMasks | None = None,

@@ -81,7 +81,7 @@ def trainer(name: str, slots: Callable[[Leaves], dict], rule: Rule, loss: Callab
         kept = {leaf: g for leaf, g in grads.items() if leaf not in statistics}
         return SimpleNamespace(loss=value, gradients=kept, outputs=())
 
-    probe = SimpleNamespace(model=model, begin=begin, loss=evaluate)
+    probe = SimpleNamespace(model=model, begin=begin, loss=evaluate, casts=())
     return SimpleNamespace(name=name, probe=probe, model=model, batch=batch)
 
 

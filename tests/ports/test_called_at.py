@@ -38,7 +38,15 @@ class Trainer(nn.Module):
 def _cause(fault: str) -> str:
     """Return the cause of a port in which the last norm is left out, or the first has another epsilon."""
     draws = np.random.default_rng(5)
-    shapes = {"t": (TOKENS, WIDE), "a": (WIDE,), "b": (WIDE,), "i": (WIDE, 5), "ib": (5,), "h": (5, WIDE), "hb": (WIDE,)}
+    shapes = {
+        "t": (TOKENS, WIDE),
+        "a": (WIDE,),
+        "b": (WIDE,),
+        "i": (WIDE, 5),
+        "ib": (5,),
+        "h": (5, WIDE),
+        "hb": (WIDE,),
+    }
     params = {name: draws.standard_normal(shape) for name, shape in shapes.items()}
 
     def norm(x: Any, scale: Any, epsilon: float = 1e-5) -> Any:

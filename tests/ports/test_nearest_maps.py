@@ -15,6 +15,7 @@ from torch import nn
 
 from parity.checks import programs
 from parity.checks.models import map_opened
+from parity.checks.models.parting import Parting
 from parity.checks.proving import nearest_maps, prove_port, stages
 from parity.checks.proving.losses import Pairing
 from parity.checks.proving.verdict import PortProof
@@ -136,6 +137,22 @@ def test_these_are_words_that_the_search_says() -> None:
     home = Path(programs.__file__).parent
     sources = "".join(path.read_text() for path in home.glob("*.py"))
     assert all(f'"{words.removesuffix(": ")}"' in sources for words in nearest_maps.BY_A_MAP)
+
+
+@pytest.mark.parametrize(("cause", "left"), [
+    ("number of div: 2 here, 3 there (with that changed all values are equal)", None),
+    ("layout: the output of a in another order", "note: 50 rows of the map are likely ones: "),
+    ("", "note: 50 rows of the map are not sure, so this is not either: "),
+])  # fmt: skip
+def test_rows_that_are_not_sure_are_no_doubt_beside_what_makes_both_equal(cause: str, left: str | None) -> None:
+    note = "note: 50 rows of the map are not sure, so this is not either: stem.weight: it is alone; give --rules"
+    names, notes = ("a", "b"), (note.removeprefix("note: "),)
+    parting = Parting("inconclusive", names, what="output", modules=("c", "d"), kinds=("C", "D"), notes=notes)
+    said = [line.strip() for line in parting.text().splitlines()]
+    assert note in said
+    lines = nearest_maps.lines_beside(said, cause)
+    assert lines[:-1] == tuple(said[:-1]) if left else lines == tuple(said[:-1])
+    assert not left or lines[-1].startswith(left)
 
 
 @pytest.mark.usefixtures("unproven")

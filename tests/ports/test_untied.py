@@ -1,4 +1,4 @@
-"""A head that is tied to an embedding in one model and a leaf of its own in the other: said so, and of no other leaf."""
+"""A head that is tied in one model and a leaf of its own in the other is told as that, and no other leaf is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def _found(*, here: bool, there: bool) -> ModelMap:
         h = jax.lax.scan(lambda h, w: (h + jnp.tanh((w[0] * h) @ w[1]), None), p["d"][x], (p["a"], p["b"]))[0]
         return h @ (p["c"] if there else p["d"].T)
 
-    sources = (ModelSource("--torch", "Tied", lambda: Tied(here)), ModelSource("--jax", "port", lambda: (params, apply)))
+    sources = (
+        ModelSource("--torch", "Tied", lambda: Tied(here)),
+        ModelSource("--jax", "port", lambda: (params, apply)),
+    )
     return propose(open_subjects(*sources, [f"i[2,3]<{TOKENS}"]))
 
 

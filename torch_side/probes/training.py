@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from parity.contract import DropoutMasks, LossEvaluation, ModelProbe, Precision, StateView, StepBatch
+from parity.contract import DropoutMasks, Island, LossEvaluation, ModelProbe, Precision, StateView, StepBatch
 from parity.errors import SpecError
 from torch_side.probes.calls import arrays_in
 from torch_side.probes.islands import Islands
@@ -42,6 +42,12 @@ class TorchPort:
         self.model = model
         self.functions = functions
         self._draws = 0
+        self.left_out: dict[Island, None] = {}
+
+    @property
+    def casts(self) -> tuple[Island, ...]:
+        """Return the casts that lifted updates have left out; see `parity.contract.TrainerProbe`."""
+        return tuple(self.left_out)
 
     def loss(
         self, values: Mapping[str, NDArray[np.float64]], batch: StepBatch, precision: Precision = "float64", *,
@@ -154,8 +160,9 @@ class TorchPortRun:
         given = _narrowed(batch, self.precision)
         with self.trainer._wide("step", getattr(torch, self.precision)):
             if self.lift:
-                with Islands(lift=True, in_graph=True):
+                with Islands(lift=True, in_graph=True) as islands:
                     made = self.trainer.functions["step"](self.state, given)
+                self.trainer.left_out |= dict.fromkeys(islands.found)
             else:
                 made = self.trainer.functions["step"](self.state, given)
         if not isinstance(made, tuple) or len(made) != 2:

@@ -1,4 +1,4 @@
-"""The module whose call gives what one program alone computes: a line that several modules share says not which it is."""
+"""The module whose call gives what one program alone computes: a line that several share says not which it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ SAME = 1e-12
 """How far, of its largest element, what a module gives may be from what a program made."""
 
 
-def module_of(model: ModelProbe, values: Mapping[str, NDArray[np.float64]], inputs: Inputs, made: NDArray[Any]) -> str:
+def module_of(
+    model: ModelProbe, values: Mapping[str, NDArray[np.float64]], inputs: Inputs, made: NDArray[Any]
+) -> str:
     """Return the path and the class of the module that gives a value, where the model has several of that class.
 
     Args:

@@ -164,8 +164,8 @@ def _leaf_move(update: SeenUpdate, leaf: str, tops: list[NDArray[np.float64]], d
         decay = -float(parts[-1]) if more else 0.0
         direction = columns[0] + (ahead * columns[1] if len(tops) > 1 else 0.0)
         decayed = direction + (decay / rate * p if rate else 0.0)
-        norms = [float(np.linalg.norm(one)) for one in (direction, decayed, p)]
-        return LeafMove(rate, ahead, decay, *norms, clear=_are_apart([*columns, p]))
+        size, size_decayed, params = (float(np.linalg.norm(one)) for one in (direction, decayed, p))
+        return LeafMove(rate, ahead, decay, size, size_decayed, params, _are_apart([*columns, p]))
     return None
 
 

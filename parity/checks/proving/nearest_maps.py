@@ -7,6 +7,8 @@ draws of leaves but for one change of what they compute is a map all the same, a
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from parity.checks.models import MappedModels, Subjects, nearer_rules, placed, prove, with_rules
@@ -14,13 +16,35 @@ from parity.checks.proving.losses import Pairing
 from parity.checks.proving.program_causes import model_program_cause
 from parity.checks.proving.verdict import PortStage
 
-__all__ = ["parted_but_for_a_change"]
+__all__ = ["lines_beside", "parted_but_for_a_change"]
 
 BY_A_MAP = ("values exchanged: ", "value taken: ", "order: ", "layout: ", "transposed")
 """Words of changes that another map of the leaves might do as well: a right port under a wrong map shows these."""
 
 WITHIN_LEAVES = ("repeats: ", "pairs: ", "in pairs of ")
 """Words of changes that no exchange of leaves or of their parts does, but another order within them may do."""
+
+
+DOUBT = re.compile(r"note: (\d+) rows of the map are not sure, so this is not either: .*")
+"""The line that says of how many rows a place of two modules depends."""
+
+EQUAL = (" values are equal", " gradients are equal")
+"""Words of causes with which both are equal under that map: no row of it is in doubt then."""
+
+
+def lines_beside(lines: Sequence[str], cause: str) -> tuple[str, ...]:
+    """Return lines of where two models part, with what is not sure of their map said no louder than it counts.
+
+    Args:
+        lines: Of the modules that part.
+        cause: What was told of it; rows that stand behind a fault are not sure, whatever it is.
+    """
+    proven = any(words in cause for words in EQUAL)
+    if not cause:
+        return tuple(lines)
+    short = [DOUBT.sub(r"note: \1 rows of the map are likely ones: what stands behind a fault tells none", one)
+             for one in lines]  # fmt: skip
+    return tuple(one for one, line in zip(short, lines, strict=True) if not (proven and DOUBT.fullmatch(line)))
 
 
 def parted_but_for_a_change(subjects: Subjects, mapped: MappedModels) -> tuple[Pairing | None, PortStage] | None:

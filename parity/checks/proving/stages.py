@@ -29,7 +29,7 @@ from parity.checks.proving.losses import (
 )
 from parity.checks.proving.masked import compare_masked
 from parity.checks.proving.narrow import hidden, judge_narrow, of_rounding
-from parity.checks.proving.nearest_maps import parted_but_for_a_change
+from parity.checks.proving.nearest_maps import lines_beside, parted_but_for_a_change
 from parity.checks.proving.program_causes import loss_program_cause, model_program_cause
 from parity.checks.proving.sources import NAMES, PortSource, PortTrainer, open_port
 from parity.checks.proving.stops import loss_stop_cause, model_stop_cause
@@ -194,7 +194,7 @@ class Proving:
             told = model_program_cause(self.unproven)
             # an activation that one alone has there may stand elsewhere in the other, and be no other one
             cause = told if told and (not cause.startswith("activation: ") or told.startswith("order: ")) else cause
-        return PortStage("forward", "broken", said, cause, tuple(more))
+        return PortStage("forward", "broken", said, cause, lines_beside(more, cause))
 
     def _loss(self) -> PortStage:
         if self.pairing is None or self.trainers is None:

@@ -65,8 +65,20 @@ def judge_updates(
         else abs(walk.losses[0] - walk.losses[1]) / max(abs(walk.losses[0]), 1e-300)
     )
     note = (f"updates cast to a narrower type: as they are they part by {gap:.1e} at update {walk.done}, without "
-            "casts they do not; computed in float64 here")  # fmt: skip
+            f"casts they do not; computed in float64 here ({_whose(first, second)})")  # fmt: skip
     return lifted, "", [note]
+
+
+def _whose(*trainers: PortTrainer) -> str:
+    """Return where lifted updates left casts out, or that none of a trainer's own is there."""
+    found = [f"{cast.what} at {cast.where}" for trainer in trainers for cast in trainer.probe.casts]
+    if not found:
+        return (
+            "no line casts: a rate or a bias correction that is computed from a count in int32, as Optax keeps it, "
+            "is float32"
+        )
+    more = f" and {len(found) - 2} more" if len(found) > 2 else ""
+    return f"{', '.join(found[:2])}{more}"
 
 
 def _within_a_cast(walk: TwoWalks) -> bool:
