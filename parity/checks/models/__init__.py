@@ -16,6 +16,7 @@ from parity.checks.models.maps import (
 )
 from parity.checks.models.nearer import nearer_rules
 from parity.checks.models.opening import ModelSource, arguments, open_subjects
+from parity.checks.models.ordered import crossed_joins
 from parity.checks.models.parting import Parting
 from parity.checks.models.partings import find_parting, parting_of
 from parity.checks.models.proof import NOISE, carried, placed, prove
@@ -33,6 +34,7 @@ __all__ = [
     "assert_same_model",
     "both_inputs",
     "carried",
+    "crossed_joins",
     "drawn",
     "find_parting",
     "map_models",

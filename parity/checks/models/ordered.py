@@ -24,9 +24,9 @@ from parity.checks.models.quiet import by_words, kind_of, likely_turn
 from parity.checks.models.subjects import Subjects
 from parity.checks.models.used import LeafUse, uses_of
 from parity.contract import ModelProbe, ModuleCall
-from parity.mapping import LeafRule
+from parity.mapping import Join, LeafRule
 
-__all__ = ["disorder", "likely_maps", "pairs_by_use"]
+__all__ = ["crossed_joins", "disorder", "likely_maps", "pairs_by_use"]
 
 CallPlace = Callable[[LeafPart], tuple[int, ...]]
 
@@ -80,6 +80,35 @@ def pairs_by_use(subjects: Subjects, matched: Matched) -> list[list[Alike]]:
     # where no matrix but square ones is there, nothing says which way these lie
     every = [each for one in found if one is not None for each in (one, _turned_over(one))]
     return [one for at, one in enumerate(every) if one not in every[:at]]
+
+
+def crossed_joins(subjects: Subjects, rules: Sequence[LeafRule]) -> list[str]:
+    """Return notes of leaves that are joined in another order than the first model both lists and uses its own.
+
+    Both models are equal so, and begin alike; who converts a checkpoint in the order of names exchanges the parts.
+
+    Args:
+        subjects: Two models that are equal under the rules.
+        rules: Of a proven map.
+    """
+    listed = {leaf: at for at, leaf in enumerate(subjects.first.leaves)}
+    joined = {
+        one.target: [name.replace("*", "0") for name in one.source]
+        for one in rules
+        if len(one.source) > 1 and any(isinstance(step, Join) for step in one.transforms)
+    }
+    known = {target: names for target, names in joined.items() if listed.keys() >= set(names)}
+    crossed = {target: names for target, names in known.items() if names != sorted(names, key=listed.__getitem__)}
+    uses = uses_of(subjects.first, _values(subjects)[0], subjects.inputs.first) if crossed else None
+    notes = []
+    for target, names in crossed.items():
+        by_use = sorted(names, key=lambda name: uses[name].number) if uses is not None else names
+        if by_use == sorted(names, key=listed.__getitem__):
+            notes.append(
+                f"{target[0]} of {subjects.second.name} holds {', then '.join(names)}, which {subjects.first.name} "
+                "lists and uses in another order: a checkpoint that is converted in that order computes otherwise"
+            )
+    return notes
 
 
 def disorder(subjects: Subjects, matched: Matched, pairs: Sequence[Alike]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from parity.checks.models import MappedModels, Subjects, map_opened, nearer_rules, parting_of, placed
+from parity.checks.models import MappedModels, Subjects, crossed_joins, map_opened, nearer_rules, parting_of, placed
 from parity.checks.ports import Convert
 from parity.checks.progress import tell
 from parity.checks.proving.batches import compare_batches
@@ -147,6 +147,7 @@ class Proving:
         if mapped.found is not None:
             rules = [row.rule for row in mapped.found.rows if row.rule is not None]
             self.rules_text = mapped.rules_text if mapped.found.rules else ""
+            self.notes += crossed_joins(subjects, mapped.found.rules)
             if mapped.found.unsure:
                 self.notes.append(
                     f"{len(mapped.found.unsure)} of {len(mapped.found.rows)} rows of the map are not told by "
