@@ -110,6 +110,10 @@ def explain(
     # a change stands where they part first, or just before that: what lies behind takes as long to be tried
     near = _of_one(first, second, orders, names, NEAR_SECONDS, SECONDS, PLAIN, focus, near=True)
     left = max(most - (time.process_time() - began), SECONDS)
+    if near and not _are_stated(near, first, second):
+        # a number that neither has may do what another one of the other program does further on
+        further = _of_one(first, second, orders, names, SECONDS, SECONDS, PLAIN, focus)
+        near = [one for one in further if _are_stated([one], first, second)] or near
     if one := near or _of_one(first, second, orders, names, left, SECONDS, NARROW, focus):
         if graft is not None and graft.by_a_number and {each.topic for each in one} <= BY_CHANCE:
             return [graft]
@@ -166,6 +170,22 @@ def _of_one(
         search.lines, search.near, search.every = lines, near, every
         searches.append(search)
     return searched(searches, most, each, stages)
+
+
+def _are_stated(
+    found: Sequence[Explanation], first: Sequence[TracedProgram], second: Sequence[TracedProgram]
+) -> bool:
+    """Return whether changes are no mere numbers, or numbers that the other program states."""
+    for one in found:
+        mine, theirs = (first, second) if one.side == 0 else (second, first)
+        numbers = {number for edit in one.edits.values() for number in edit.numbers.values()}
+        stated = candidates_of(mine[0].operations, theirs[0].operations).numbers
+        if one.topic.startswith("number") and any(
+            not any(abs(number - other) <= 1e-9 * abs(other) or abs(number * other - 1.0) <= 1e-9 for other in stated)
+            for number in numbers
+        ):
+            return False
+    return True
 
 
 def _same_way(programs: Sequence[TracedProgram]) -> bool:

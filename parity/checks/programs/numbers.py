@@ -28,6 +28,12 @@ _FILLED = (0.0, -np.inf, -1.0, 1.0, -1e9, -1e4, -100.0, -10.0, np.inf)
 
 _WHOLE = (("factor", 1.0, np.multiply), ("summand", 0.0, np.add), ("power", 1.0, np.power))
 
+FAR = 10.0
+"""Times of a number from which another is too far away to be solved for; and the least size of one that may be it."""
+
+MOST_STATED = 6
+"""Numbers of the other program that are tried as they are."""
+
 FURTHER_SECONDS = 1.5
 """Of the processor, in which further numbers are looked for when one does: of several factors of one product each
 can be the other one, and the number that the other program has is the one that is told."""
@@ -61,7 +67,9 @@ def _own(search: ProgramTrial) -> list[Explanation]:
             for group in search.groups(at):
                 if time.process_time() > end:
                     break
-                value = _solved(search, partial(_with_number, group, key), start)
+                edits = partial(_with_number, group, key)
+                value = _solved(search, edits, start)
+                value = _stated(search, edits, start) if value is None else value
                 if value is not None:
                     name = f" {key}" if not key.isdigit() else ""
                     change = OperationChange(
@@ -80,6 +88,25 @@ def _own(search: ProgramTrial) -> list[Explanation]:
         return []
     best = min(found)[0]
     return [one for told, _, one in found if told == best][: 1 if best[0] else 2]
+
+
+def _stated(search: ProgramTrial, edits: Callable[[float], dict[int, OperationEdit]], start: float) -> float | None:
+    """Return a number that the other program states, with which this one gives what is wanted.
+
+    Of a base of powers steps from another one lead nowhere where it is many times as large.
+    """
+    far = [one for one in search.candidates.numbers if abs(one) > FAR * abs(start) or FAR * abs(one) < abs(start)]
+    for value in sorted(far)[:MOST_STATED] if abs(start) >= FAR else ():
+        if time.process_time() > search.end:
+            break
+        made = search.run_first(edits(value))
+        if (
+            made is not None
+            and float(np.abs(made - search.first).max(initial=0.0)) <= 1.0
+            and search.fits(edits(value))
+        ):
+            return value
+    return None
 
 
 def _plain(value: float, start: float) -> float:
