@@ -155,6 +155,7 @@ def test_a_name_is_of_states_of_jax_and_from_pytorch_refused(
     assert name_of({"trace"}) == ""
 
 
+@pytest.mark.takes_seconds("True")
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_momentum_goes_to_an_update_that_takes_the_same_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], nesterov: bool

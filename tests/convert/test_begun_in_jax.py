@@ -83,6 +83,7 @@ def same(given: Any, expected: Any) -> None:
             torch.testing.assert_close(torch.as_tensor(made), torch.as_tensor(value), rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("kind", "arguments"), CLASSES, ids=[kind for kind, _ in CLASSES])
 def test_moments_that_jax_began_become_the_entries_that_pytorch_would_have(
     kind: str, arguments: dict[str, Any], tmp_path: Path

@@ -85,6 +85,7 @@ def save(**arguments: object) -> None:
     torch.save({"model": dict(own), "optimizer": optimizer.state_dict(), "step": 3}, "a.pt")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("mine")
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_steps_are_taken(name: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -254,7 +254,7 @@ named = optax.named_chain(("clip", optax.clip(1.0)), ("step", optax.adamw(0.01, 
 """
 
 
-@pytest.mark.takes_seconds("['--optimizer', 'mine_of_optax:tx']")
+@pytest.mark.takes_seconds("['--optimizer', 'mine_of_optax:tx']", "['--optimizer', 'mine_of_optax:named']")
 @pytest.mark.parametrize(
     "flags", [[], ["--optimizer", "mine_of_optax:tx"], ["--optimizer", "mine_of_optax:named"]], ids=str
 )
