@@ -12,6 +12,16 @@ FAULTS_OF_PORTS = (
 )
 """Of `tests/ports/test_twins.py`; the others stay in the gate, in float64 and below."""
 
+STATES = (
+    "loss scaler",
+    "native dropout",
+    "sgd without momentum",
+    "statistics and counters",
+    "tied weights",
+    "two groups",
+)
+"""Of the checkpoints of the JAX side; plain Adam, the shortest, stays."""
+
 LONG: dict[str, dict[str, tuple[str, ...]]] = {
     "architecture/test_imports.py": {
         "test_importing_a_side_loads_its_own_framework_only_and_starts_no_device": ("jax_side-foreign0",),
@@ -436,48 +446,20 @@ LONG: dict[str, dict[str, tuple[str, ...]]] = {
         "test_with_every_checkpoint_of_another_run_the_run_stops_and_leaves_them_where_they_are": ("jax",),
     },
     "jax_side/test_checkpoint.py": {
-        "test_a_save_is_sealed_with_the_digest_of_every_leaf": (
-            "loss scaler",
-            "native dropout",
-            "sgd without momentum",
-            "statistics and counters",
-            "tied weights",
-            "two groups",
-        ),
+        "test_a_save_is_sealed_with_the_digest_of_every_leaf": STATES,
         "test_a_snapshot_holds_every_bit_in_whatever_blocks_and_takes_over_the_buffers_of_the_one_before": (
             "100",
             "20",
             "8",
         ),
-        "test_damage_names_the_leaf_it_lies_in": (
-            "loss scaler",
-            "native dropout",
-            "sgd without momentum",
-            "statistics and counters",
-            "tied weights",
-            "two groups",
-        ),
-        "test_every_array_has_a_place": (
-            "loss scaler",
-            "native dropout",
-            "sgd without momentum",
-            "statistics and counters",
-            "tied weights",
-            "two groups",
-        ),
+        "test_damage_names_the_leaf_it_lies_in": STATES,
+        "test_every_array_has_a_place": STATES,
         "test_training_on_beside_a_save_does_not_change_what_is_saved": (
             "loss scaler",
             "statistics and counters",
             "tied weights",
         ),
-        "test_what_was_saved_comes_back_and_goes_on_bit_for_bit": (
-            "loss scaler",
-            "native dropout",
-            "sgd without momentum",
-            "statistics and counters",
-            "tied weights",
-            "two groups",
-        ),
+        "test_what_was_saved_comes_back_and_goes_on_bit_for_bit": STATES,
     },
     "jax_side/test_compiled.py": {
         "test_a_program_from_the_cache_gives_the_bits_of_one_compiled_anew": ("cnn-digits",),

@@ -59,10 +59,7 @@ def _of_others(views: Sequence[View]) -> set[str]:
 
 
 def _meet(one: View, other: View) -> bool:
-    """Return whether two views have an element in common."""
-    (a, b), (c, d) = _range(one), _range(other)
-    if b <= c or d <= a:
-        return False
+    """Return whether two views, of which one begins within the other, have an element in common."""
     if _is_whole(one) and _is_whole(other):
         return True
     if max(np.prod(one[3]), np.prod(other[3])) > MOST or one[4] != other[4]:

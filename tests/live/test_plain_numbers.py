@@ -89,23 +89,30 @@ def test_a_number_of_many_digits_is_one_like_others(lost: bool, first: list[str]
     assert [one.path for one in found.suspects[:1]] == first, found.text()
 
 
-def averaged(folder: Path, kept: int = 5) -> Iterator[int]:
-    """Set a number to the mean of its last five values at times; the last few of all its values are saved."""
+def averaged(folder: Path, kept: int = 5, last: int = 5, newest: bool = True) -> Iterator[int]:
+    """Set a number to the mean of its last values at times; the last few of all its values are saved."""
     weight, step, course = 0.0, 0, [0.0]
     if (found := saved(folder)) is not None:
-        weight, step, course = found["weight"], found["step"], found["course"]
+        weight, step, course = found["weight"], found["step"], found["course"][: None if newest else -1]
     while step < 16:
         yield step
         weight = 0.7 * weight + step
         course.append(weight)
         if step % 5 == 4:
-            weight = sum(course[-5:]) / 5
+            weight = sum(course[-last:]) / last
         step += 1
         (folder / "state.json").write_text(json.dumps({"weight": weight, "step": step, "course": course[-kept:]}))
 
 
-@pytest.mark.parametrize(("kept", "verdict"), [(5, "holds"), (2, "broken")])
-def test_of_a_record_its_end_may_be_all_that_steps_read(kept: int, verdict: str) -> None:
-    options = {"kept": kept}
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        ({}, "holds"),
+        ({"kept": 2}, "broken"),
+        ({"last": 2}, "holds"),
+        ({"last": 2, "newest": False}, "broken"),  # the list alone is another one
+    ],
+)
+def test_of_a_record_its_end_may_be_all_that_steps_read(options: dict[str, Any], verdict: str) -> None:
     found = parity.resumes(averaged, steps=16, stop_at=8, mode="inline", scenarios="kill", options=options)
     assert found.verdict == verdict, found.text()
