@@ -3,11 +3,15 @@
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import parity
+from parity.checks.judging import Evidence, Outcome
+from parity.checks.resume import read_back
 
 Trainer = Callable[[Path, int], Iterator[int]]
 
@@ -64,3 +68,22 @@ def test_pickles_that_a_trainer_hides_count_by_what_it_reads_from_them(scenarios
 def test_a_record_that_begins_anew_and_a_file_that_nobody_reads_are_losses_there(lost: str) -> None:
     found = parity.resumes(trainer(lost), steps=10, stop_at=6, mode="inline", scenarios="kill")
     assert found.verdict == "broken", found.text()
+
+
+@pytest.mark.parametrize(("digests", "lost"), [(("a", "a"), False), (("a", "b"), True)])
+def test_two_processes_that_begin_otherwise_tell_of_two_files(
+    digests: tuple[str, str], lost: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What they read is compared, also where both runs ended alike."""
+    began = [SimpleNamespace(role="array", kind="float64[3]", digest=one) for one in digests]
+    traces = iter([SimpleNamespace(end="killed", marks=[{"w": one}], restored={"state.bin"}) for one in began])
+    monkeypatch.setattr(read_back, "_end_alike", lambda *_: True)
+    monkeypatch.setattr(read_back, "_used", lambda mark, _: mark)
+    monkeypatch.setattr(read_back, "copy_folder", lambda *_: None)
+    monkeypatch.setattr(read_back, "replace", lambda asked, **_: asked)
+    e = Evidence("checkpoint", "state.bin", 10, "file[9]", "file[9]", "at the end")
+    found, asked = Outcome(broken=[e]), SimpleNamespace(steps=10, options={"steps": 10})
+    runner: Any = SimpleNamespace(run=lambda *_: next(traces))
+    resumed: Any = SimpleNamespace(restored={"state.bin"})
+    read_back.settle_unread(found, resumed, resumed, tmp_path, tmp_path, runner, asked, ())  # type: ignore[arg-type]
+    assert (found.broken == [e], bool(found.bookkeeping)) == (lost, not lost)
